@@ -1,0 +1,120 @@
+"""One daemon's line to another: a DEALER socket with correlation, deadlines and fast failure.
+
+Owns the socket and what is unanswered. A call ends exactly once: with the reply, with the peer's error, with Unavailable
+(nobody there, or the connection broke: the fate of the call is unknown) or with TimedOut. It never blocks and never queues for a
+peer that is not there; reconnecting is ZeroMQ's, retrying the caller's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from gq_proto import limits, messages
+from gq_proto.errors import GoQueueError, TimedOut, Unavailable
+from gq_run.loop import Loop
+from gq_run.server import Payload
+
+Done = Callable[[Any, list[zmq.Frame], GoQueueError | None], None]
+SWEEP_S = 0.05
+
+
+class Caller:
+    """`on_push(kind, body)` gets what the peer sends unasked, `on_up()`/`on_down()` the connection's comings and goings."""
+
+    def __init__(self, loop: Loop, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, token: bytes = b"") -> None:
+        self._loop, self._context, self.endpoint, self.token = loop, context, endpoint, token
+        self._waiting: dict[int, tuple[float, Done]] = {}
+        self._next_id = 1
+        self._sweeping = False
+        self.on_push: Callable[[int, Any], None] = lambda kind, body: None
+        self.on_up: Callable[[], None] = lambda: None
+        self.on_down: Callable[[], None] = lambda: None
+        self.connected = False
+        self._socket = context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, limits.HIGH_WATER_MARK)
+        self._socket.setsockopt(zmq.RCVHWM, limits.HIGH_WATER_MARK)
+        self._socket.setsockopt(zmq.RECONNECT_IVL, 20)
+        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
+        self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
+        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.SESSION_MS)
+        self._monitor = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        loop.add_reader(self._socket, self._drain)
+        loop.add_reader(self._monitor, self._changed)
+        self._socket.connect(endpoint)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_reader(self._monitor)
+        self._socket.disable_monitor()
+        self._socket.close()
+        self._fail_all(Unavailable(f"the line to {self.endpoint} was closed"))
+
+    def call(self, kind: messages.Kind, body: messages.Body, done: Done, frames: Sequence[Payload] = (), *,
+             timeout_s: float = limits.REQUEST_DEADLINE_MS / 1000, topic_id: int = 0, partition: int = -1,
+             epoch: int = -1) -> None:
+        """done(body, frames, error) is called once, never from within this call."""
+        id = self._next_id
+        self._next_id += 1
+        head = messages.encode_request(kind, id, body, deadline_ms=int(timeout_s * 1000), token=self.token,
+                                       topic_id=topic_id, partition=partition, epoch=epoch)
+        try:
+            self._socket.send_multipart([head, *frames], zmq.NOBLOCK, copy=not frames)
+        except zmq.Again:
+            error = Unavailable(f"{self.endpoint} is not reachable")
+            self._loop.post(lambda: done(None, [], error))
+            return
+        self._waiting[id] = (self._loop.now() + timeout_s, done)
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP_S, self._sweep)
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            self._take(frames)
+
+    def _take(self, frames: list[zmq.Frame]) -> None:
+        body, error = None, None
+        reply = messages.decode_reply(frames[0].buffer)
+        try:
+            body = messages.reply_body(reply)
+        except GoQueueError as e:
+            error = e
+        if reply.id == 0:
+            self.on_push(reply.kind, body)
+            return
+        waiting = self._waiting.pop(reply.id, None)
+        if waiting:
+            waiting[1](body, frames[1:], error)
+
+    def _changed(self) -> None:
+        while self._monitor.poll(0):
+            event = recv_monitor_message(self._monitor)["event"]
+            self.connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if self.connected:
+                self.on_up()
+            else:
+                self._drain()
+                self._fail_all(Unavailable(f"{self.endpoint} went away"))
+                self.on_down()
+
+    def _fail_all(self, error: GoQueueError) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for _, done in waiting.values():
+            done(None, [], error)
+
+    def _sweep(self) -> None:
+        now = self._loop.now()
+        late = [id for id, (deadline, _) in self._waiting.items() if deadline <= now]
+        for id in late:
+            self._waiting.pop(id)[1](None, [], TimedOut(f"{self.endpoint} did not answer in time"))
+        self._sweeping = bool(self._waiting)
+        if self._sweeping:
+            self._loop.call_later(SWEEP_S, self._sweep)

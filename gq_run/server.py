@@ -1,0 +1,125 @@
+"""A daemon's front door: a ROUTER socket whose messages are decoded, handed over, and answered.
+
+Owns the socket and its endpoints. What is no request is answered with an error where it names an id, and dropped otherwise; a
+request past its deadline is dropped. A handler raises a GoQueueError to refuse, calls reply() now, or keeps the request and
+replies later. A peer that is gone or does not read (its queue is full) makes reply() False: nothing blocks, nothing grows.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import zmq
+
+from gq_proto import limits, messages
+from gq_proto.errors import BadRequest, GoQueueError, UnknownKind
+from gq_run.loop import Loop
+
+DRAIN_MAX = 256          # messages taken in one turn
+Payload = bytes | bytearray | memoryview | zmq.Frame
+
+
+class Incoming:
+    """A request and the way back."""
+
+    __slots__ = ("_server", "body", "deadline", "epoch", "frames", "id", "kind", "partition", "peer", "token", "topic_id")
+
+    def __init__(self, server: "Server", peer: bytes, request: messages.Request, body: Any,
+                 frames: list[zmq.Frame], deadline: float) -> None:
+        self._server = server
+        self.peer = peer                 # ZeroMQ routing id of the connection
+        self.kind = request.kind
+        self.id = request.id
+        self.token = request.token
+        self.topic_id = request.topic_id
+        self.partition = request.partition
+        self.epoch = request.epoch
+        self.body = body
+        self.frames = frames             # payload frames; .buffer is a writable memoryview
+        self.deadline = deadline         # monotonic seconds
+
+    def reply(self, body: messages.Body, frames: Sequence[Payload] = ()) -> bool:
+        """False when the peer is gone or its queue is full."""
+        return self._server.send(self.peer, messages.encode_reply(self.kind, self.id, body), frames)
+
+    def fail(self, error: GoQueueError) -> bool:
+        return self._server.send(self.peer, messages.encode_error(self.kind, self.id, error))
+
+
+class Server:
+    """Binds `endpoints` (ipc:// and tcp://) at open() and calls `handle(incoming)` for each request on the loop's thread."""
+
+    def __init__(self, loop: Loop, context: zmq.Context[zmq.Socket[bytes]], endpoints: Sequence[str],
+                 handle: Callable[[Incoming], None]) -> None:
+        self._loop = loop
+        self._handle = handle
+        self.endpoints = list(endpoints)
+        self.refused = 0                 # messages that were no requests
+        self.unsent = 0                  # replies whose peer was gone or full
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self.socket.setsockopt(zmq.LINGER, limits.LINGER_MS)
+        self.socket.setsockopt(zmq.SNDHWM, limits.HIGH_WATER_MARK)
+        self.socket.setsockopt(zmq.RCVHWM, limits.HIGH_WATER_MARK)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, limits.FRAME_MAX)
+        self.socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
+        self.socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.SESSION_MS)
+
+    def open(self) -> None:
+        for endpoint in self.endpoints:
+            self.socket.bind(endpoint)
+        self._loop.add_reader(self.socket, self._drain)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self.socket)
+        self.socket.close()
+        for endpoint in self.endpoints:
+            if endpoint.startswith("ipc://"):
+                path = endpoint.removeprefix("ipc://")
+                if os.path.exists(path):
+                    os.unlink(path)
+
+    def push(self, peer: bytes, kind: messages.Kind, body: messages.Body) -> bool:
+        """To a connection, unasked."""
+        return self.send(peer, messages.encode_reply(kind, 0, body))
+
+    def send(self, peer: bytes, head: bytes, frames: Sequence[Payload] = ()) -> bool:
+        try:
+            self.socket.send_multipart([peer, head, *frames], zmq.NOBLOCK, copy=not frames)
+        except zmq.ZMQError as e:
+            if e.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+            self.unsent += 1
+            return False
+        return True
+
+    def _drain(self) -> None:
+        for _ in range(DRAIN_MAX):
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            self._take(frames)
+
+    def _take(self, frames: list[zmq.Frame]) -> None:
+        peer = frames[0].bytes
+        try:
+            if len(frames) < 2:
+                raise BadRequest("an empty message: send an envelope, see protocol.txt")
+            request = messages.decode_request(frames[1].buffer)
+        except GoQueueError as e:
+            self.refused += 1
+            self.send(peer, messages.encode_error(0, 0, e))
+            return
+        deadline = self._loop.now() + request.deadline_ms / 1000
+        if request.deadline_ms <= 0:
+            return
+        incoming = Incoming(self, peer, request, None, frames[2:], deadline)
+        try:
+            if request.kind not in messages.REQUEST_KINDS:
+                raise UnknownKind(f"request kind {request.kind} is unknown here")
+            incoming.body = messages.request_body(request)
+            self._handle(incoming)
+        except GoQueueError as e:
+            self.refused += 1
+            incoming.fail(e)
