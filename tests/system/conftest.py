@@ -1,0 +1,59 @@
+"""Fixtures with real daemons. `node` is fresh for one test, `shared_node` serves all tests of a module (use topics of your own),
+`start_node` makes as many as a test wants. When a test fails, the report shows the end of what its daemons printed.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.harness import Node
+
+_nodes: list[Node] = []
+
+
+@pytest.fixture
+def start_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
+    """start_node(name="node", **options of Node): a started node, stopped after the test."""
+    mine: list[Node] = []
+
+    def start(name: str = "node", **options: Any) -> Node:
+        made = Node(tmp_path / name, **options)
+        mine.append(made)
+        _nodes.append(made)
+        return made.start()
+
+    yield start
+    _end(mine)
+
+
+@pytest.fixture
+def node(start_node: Callable[..., Node]) -> Node:
+    return start_node()
+
+
+@pytest.fixture(scope="module")
+def shared_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    made = Node(tmp_path_factory.mktemp("node"))
+    _nodes.append(made)
+    try:
+        yield made.start()
+    finally:
+        _end([made])
+
+
+def _end(nodes: list[Node]) -> None:
+    for made in nodes:
+        _nodes.remove(made)
+        made.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    report = yield
+    if report.failed:
+        for made in _nodes:
+            for name in made.processes:
+                report.sections.append((f"{name} of {made.folder.name}", made.log(name)))
+    return report
