@@ -25,6 +25,7 @@ from typing import IO, Any
 import zmq
 
 from gq_proto import messages
+from gq_run import paths
 
 ROOT = Path(__file__).parents[2]
 DAEMONS = ("metad", "logd", "groupd")
@@ -130,11 +131,10 @@ class Node:
 
     @property
     def runtime(self) -> Path:
-        from gq_run import paths
         return Path(paths.runtime_dir(self.data))
 
     def endpoint(self, name: str) -> str:
-        return f"ipc://{self.runtime / name}.sock"
+        return paths.ipc_endpoint(self.data, name)
 
     def alive(self, name: str) -> bool:
         process = self.processes.get(name)
@@ -198,8 +198,7 @@ class Node:
                 process.kill()
                 process.wait()
         self.processes.clear()
-        with contextlib.suppress(ImportError):
-            shutil.rmtree(self.runtime, ignore_errors=True)
+        shutil.rmtree(self.runtime, ignore_errors=True)
 
     # -- what they print ------------------------------------------------------------------
 
@@ -227,7 +226,8 @@ class Node:
         import gq_client
         return gq_client.AsyncClient(data_dir=str(self.data), **options)
 
-    def gqctl(self, *args: str, input: str | bytes = b"", timeout: float = 60, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+    def gqctl(self, *args: str, input: str | bytes = b"", timeout: float = 60,
+              check: bool = True) -> subprocess.CompletedProcess[bytes]:
         """Run gqctl on this node; stdout and stderr are bytes. AssertionError for an exit code other than 0 when `check`."""
         done = subprocess.run([sys.executable, "-m", "gq_ctl", *args], env=self.env, cwd=self.folder, timeout=timeout,
                               input=input.encode() if isinstance(input, str) else input, capture_output=True)
