@@ -1,0 +1,363 @@
+"""`bin/demo`: GoQueue on real input, under fire.
+
+Every line of Python's standard library is published, keyed by its file's name, into a topic of six partitions. Three processes of
+one group take and ack the lines. Meanwhile one of them is killed with -9, and so is each daemon once; supervisor brings the daemons
+back. Then every file is rebuilt from what was consumed and compared byte for byte with its source.
+
+Owns the folder it works in (`--dir`: the node's data directory, the consumers' notes, the rebuilt files) and the workers.
+Leaves the node running. Exit code 0 only if nothing is lost, every file is the same, and every daemon killed came back under
+another pid.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gq_ctl import demo_work
+from gq_ctl.demo_work import GROUP, TOPIC
+
+PARTITIONS = 6
+CONSUMERS = 3
+MARK = ".goqueue-demo"           # says that a folder is the demo's to delete
+PATIENCE_S = 110.0
+ASK_S = 0.25
+PLAIN_PROGRESS_S = 2.0
+
+
+class DemoFailed(Exception):
+    """Something that should not happen; one line."""
+
+
+class Kill(NamedTuple):
+    """A kill -9 that was carried out."""
+
+    what: str
+    pid: int
+    new_pid: int                 # 0: not back yet
+    at_s: float
+    back_s: float
+
+
+class Worker:
+    """A process of demo_work, and what it told last."""
+
+    def __init__(self, name: str, argv: list[str], env: dict[str, str], log: Path) -> None:
+        self.name = name
+        self.facts: dict[str, Any] = {}
+        self.killed = False
+        self._rest = b""
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen([sys.executable, "-m", "gq_ctl.demo_work", *argv], env=env, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+        assert self.process.stdout and self.process.stdin
+        self.out, self.into = self.process.stdout, self.process.stdin
+
+    def read(self) -> bool:
+        """Take what it told; False at its end."""
+        data = os.read(self.out.fileno(), 65536)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self.facts.update(json.loads(line))
+        return bool(data)
+
+    def go(self) -> None:
+        self.facts["holding"] = False
+        self.into.write(b"go\n")
+        self.into.flush()
+
+    def kill(self) -> None:
+        self.killed = True
+        self.process.kill()
+
+    def end(self) -> None:
+        """Politely, then not; by its pid."""
+        for pipe in (self.into, self.out):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.process.wait()
+
+
+class Screen:
+    """Talk and one line of progress, on stderr: rewritten in place on a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._tty = sys.stderr.isatty()
+        self._dirty = False
+        self._next = 0.0
+        self._start = time.monotonic()
+
+    def say(self, text: str) -> None:
+        self._clear()
+        print(f"{time.monotonic() - self._start:5.1f} s  {text}", file=sys.stderr, flush=True)
+
+    def progress(self, text: str) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + (0.1 if self._tty else PLAIN_PROGRESS_S)
+        if self._tty:
+            print(f"\r\033[K{now - self._start:5.1f} s  {text}", end="", file=sys.stderr, flush=True)
+            self._dirty = True
+        else:
+            self.say(text)
+
+    def _clear(self) -> None:
+        if self._dirty:
+            print("\r\033[K", end="", file=sys.stderr)
+            self._dirty = False
+
+
+class Demo:
+    """One run; see the module's text."""
+
+    def __init__(self, folder: Path, source: Path) -> None:
+        self.folder, self.source = folder, source
+        self.data, self.notes, self.rebuilt, self.logs = (folder / name for name in ("data", "notes", "rebuilt", "workers"))
+        self.env = {name: value for name, value in os.environ.items() if name != "GOQUEUE_SERVER"}
+        self.env["GOQUEUE_DATA_DIR"] = str(self.data)
+        self.screen = Screen()
+        self.total = 0
+        self.publisher: Worker | None = None
+        self.consumers: list[Worker] = []
+        self.kills: list[Kill] = []
+        self._ears = selectors.DefaultSelector()
+        self._asked = 0.0
+        self._end = 0.0
+
+    # -- the node ---------------------------------------------------------------------------
+
+    def gqctl(self, *args: str) -> str:
+        done = subprocess.run([sys.executable, "-m", "gq_ctl", *args], env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True)
+        if done.returncode:
+            raise DemoFailed(f"gqctl {' '.join(args)} exited {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def daemons(self) -> dict[str, int]:
+        """Pids of the daemons that are ready."""
+        rows = map(json.loads, self.gqctl("status", "-o", "json").splitlines())
+        return {row["daemon"]: row["pid"] for row in rows if row["ready"]}
+
+    def prepare(self) -> None:
+        """A fresh folder, a node in it, a topic."""
+        if self.data.exists():
+            with contextlib.suppress(DemoFailed):
+                self.gqctl("down")
+        clear(self.folder)
+        for folder in (self.data, self.notes, self.rebuilt, self.logs):
+            folder.mkdir()
+        self.total = sum(1 for _ in demo_work.source_lines(self.source))
+        self.screen.say(f"input: {self.total:,} lines of {len(demo_work.source_files(self.source)):,} files in {self.source}")
+        self.gqctl("up")
+        self.screen.say("a node is up: " + ", ".join(f"{name} {pid}" for name, pid in self.daemons().items()))
+        self.gqctl("topic", "create", TOPIC, "--partitions", str(PARTITIONS))
+
+    # -- the run ------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        self.prepare()
+        self._end = time.monotonic() + PATIENCE_S
+        try:
+            self._publish_and_consume()
+            facts = self._finish_workers()
+        finally:
+            for worker in [*self.consumers, *([self.publisher] if self.publisher else [])]:
+                worker.end()
+        return self.report(facts)
+
+    def _publish_and_consume(self) -> None:
+        for _ in range(CONSUMERS):
+            self._start_consumer()
+        self.publisher = self._worker("publisher", "publish", str(self.source), "--hold-at", str(self.total // 2))
+        script = iter(self._script())
+        step: tuple[str, Callable[[], bool], Callable[[], None]] | None = next(script)
+        while step or not self._all_acked():
+            self._listen()
+            if step and step[1]():
+                self.screen.say(step[0])
+                step[2]()
+                step = next(script, None)
+            self._show()
+            if time.monotonic() > self._end:
+                raise DemoFailed(f"not done after {PATIENCE_S:g} s; see {self.logs} and {self.data / 'daemons'}")
+
+    def _script(self) -> list[tuple[str, Callable[[], bool], Callable[[], None]]]:
+        """(what, when, do) of each blow, in order."""
+        return [
+            ("half of the lines are sent: kill -9 logd, the publisher goes on at once", self._publisher_holds, self._kill_logd),
+            ("kill -9 one consumer of three, another takes its place", lambda: self._taken() >= 0.2, self._kill_consumer),
+            ("kill -9 groupd", lambda: self._taken() >= 0.4, lambda: self._kill_daemon("groupd")),
+            ("kill -9 metad", lambda: self._taken() >= 0.7, lambda: self._kill_daemon("metad")),
+        ]
+
+    def _worker(self, name: str, *argv: str) -> Worker:
+        worker = Worker(name, list(argv), self.env, self.logs / f"{name}.log")
+        self._ears.register(worker.out, selectors.EVENT_READ, worker)
+        return worker
+
+    def _start_consumer(self) -> None:
+        name = f"consumer-{len(self.consumers) + 1}"
+        self.consumers.append(self._worker(name, "consume", str(self.notes / name)))
+
+    def _listen(self) -> None:
+        for key, _ in self._ears.select(0.05):
+            worker: Worker = key.data
+            if not worker.read():
+                self._ears.unregister(worker.out)
+                if not worker.killed and worker.process.wait():
+                    raise DemoFailed(f"{worker.name} exited {worker.process.returncode}; see {self.logs / worker.name}.log")
+
+    def _publisher_holds(self) -> bool:
+        assert self.publisher
+        return bool(self.publisher.facts.get("holding"))
+
+    def _kill_logd(self) -> None:
+        assert self.publisher
+        self._kill_daemon("logd", then=self.publisher.go)
+
+    def _kill_daemon(self, name: str, then: Callable[[], None] = lambda: None) -> None:
+        """kill -9 by pid, and wait until supervisor's new one is ready; the workers work on."""
+        old = self.daemons()[name]
+        start = time.monotonic()
+        os.kill(old, signal.SIGKILL)
+        then()
+        while (new := self.daemons().get(name, old)) == old:
+            self._listen()
+            if time.monotonic() > self._end:
+                raise DemoFailed(f"{name} (pid {old}) did not come back; see {self.data / 'daemons'}")
+        self.kills.append(Kill(name, old, new, start, time.monotonic() - start))
+        self.screen.say(f"{name} is back: pid {old} is now {new}, ready after {self.kills[-1].back_s:.1f} s")
+
+    def _kill_consumer(self) -> None:
+        victim = self.consumers[1]
+        victim.kill()
+        self._start_consumer()
+        new = self.consumers[-1].process.pid
+        self.kills.append(Kill("consumer", victim.process.pid, new, time.monotonic(), 0.0))
+
+    def _taken(self) -> float:
+        return sum(int(worker.facts.get("taken", 0)) for worker in self.consumers) / self.total
+
+    def _all_acked(self) -> bool:
+        """Published, and the group has no lag. Asked now and then."""
+        if not (self.publisher and self.publisher.facts.get("done")) or time.monotonic() < self._asked + ASK_S:
+            return False
+        self._asked = time.monotonic()
+        return self._taken() >= 0.99 and self.lag() == 0
+
+    def lag(self) -> int:
+        rows = [json.loads(line) for line in self.gqctl("group", "lag", GROUP, "-o", "json").splitlines()]
+        return sum(row["lag"] for row in rows)
+
+    def _show(self) -> None:
+        sent = self.publisher.facts.get("sent", 0) if self.publisher else 0
+        self.screen.progress(f"published {sent:,}  consumed {round(self._taken() * self.total):,} of {self.total:,}")
+
+    def _finish_workers(self) -> dict[str, Any]:
+        """End the consumers politely and wait for their last word; the run's figures."""
+        assert self.publisher
+        alive = [worker for worker in self.consumers if not worker.killed]
+        for worker in alive:
+            worker.process.terminate()
+        while not all(worker.facts.get("done") for worker in alive):
+            self._listen()
+            if time.monotonic() > self._end:
+                raise DemoFailed(f"a consumer does not end; see {self.logs}")
+        spans = [worker.facts for worker in alive if worker.facts["taken"]]
+        seconds = max(f["last"] for f in spans) - min(f["first"] for f in spans) if spans else 0.0
+        return {"published": self.publisher.facts["sent"], "bytes": self.publisher.facts["bytes"],
+                "publish_s": self.publisher.facts["seconds"], "consume_s": seconds}
+
+    # -- the proof -------------------------------------------------------------------------------
+
+    def report(self, facts: dict[str, Any]) -> bool:
+        """Rebuild, compare, print; True if all is well."""
+        self.screen.say("rebuilding the files from what was consumed")
+        notes = (note for path in sorted(self.notes.iterdir()) for note in demo_work.read_notes(path.read_bytes()))
+        files, lines, again = demo_work.rebuild(notes)
+        differing = self.compare(files)
+        lost = facts["published"] - lines
+        same_pids = [kill.what for kill in self.kills if kill.pid == kill.new_pid]
+        compared = len(demo_work.source_files(self.source))
+        print(f"published    {facts['published']:>9,} lines, {facts['bytes'] / 1e6:.1f} MB, in {facts['publish_s']:.1f} s: "
+              f"{facts['published'] / facts['publish_s']:,.0f} lines/s with logd killed in the middle")
+        print(f"consumed     {lines:>9,} lines, each acked, in {facts['consume_s']:.1f} s: "
+              f"{lines / max(facts['consume_s'], 0.001):,.0f} lines/s with a consumer and each daemon killed")
+        print(f"redelivered  {again:>9,}")
+        print(f"lost         {lost:>9,}")
+        print(f"rebuilt      {compared - len(differing):>9,} files of {compared:,}, the same byte for byte")
+        for kill in self.kills:
+            print(f"killed -9    {kill.what:>9} pid {kill.pid} -> {kill.new_pid}")
+        for name in differing[:5]:
+            print(f"DIFFERS      {name}: diff {self.source / name} {self.rebuilt / name}")
+        return not differing and not lost and not same_pids
+
+    def compare(self, files: dict[bytes, bytes]) -> list[Path]:
+        """Write the rebuilt files; those that are not what their source is. An empty file has no line to send and is just made."""
+        differing = []
+        for path in demo_work.source_files(self.source):
+            content = files.pop(os.fsencode(path), b"")
+            target = self.rebuilt / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            if content != (self.source / path).read_bytes():
+                differing.append(path)
+        return differing + [Path(os.fsdecode(name)) for name in files]
+
+    def next_steps(self) -> str:
+        return f"""
+The node is still running. Try next:
+  export GOQUEUE_DATA_DIR={self.data} PATH={Path(sys.executable).parent}:$PATH
+  gqctl status
+  gqctl topic describe {TOPIC}
+  gqctl group lag {GROUP}
+  gqctl consume {TOPIC} --max 5
+  gqctl publish hello world && gqctl consume hello --group me --max 1
+  diff -r {self.rebuilt} {self.source} | head
+  gqctl down"""
+
+
+def clear(folder: Path) -> None:
+    """An empty folder with the demo's mark; DemoFailed when it holds what is not the demo's."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
+        raise DemoFailed(f"{folder} is not empty and not the demo's: name another folder with --dir")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / MARK).touch()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bin/demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dir", type=Path, default=Path("goqueue-demo"), help="the folder to work in; made anew each time")
+    parser.add_argument("--source", type=Path, default=Path(sysconfig.get_path("stdlib")), help="the folder whose lines to send")
+    args = parser.parse_args()
+    demo = Demo(args.dir.resolve(), args.source.resolve())
+    try:
+        good = demo.run()
+    except DemoFailed as e:
+        sys.exit(f"demo: {e}")
+    except KeyboardInterrupt:
+        sys.exit(f"demo: interrupted; the node may still run: gqctl --data-dir {demo.data} down")
+    print(demo.next_steps())
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
