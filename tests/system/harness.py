@@ -2,7 +2,7 @@
 
 Owns the processes it starts and ends only those, by pid. Never sleeps for readiness: it asks STATUS until a daemon says that it
 is ready, and fails with the daemon's own words when it exits instead. Sockets are ipc ones below the runtime directory, which is
-named after the data directory, so any number of nodes live side by side; a default tcp port that another node has is passed over.
+named after the data directory, so any number of nodes live side by side; tcp and metrics are off unless `env` says otherwise.
 
     with Node(tmp_path / "node").start() as node:
         node.client().publish("orders", b"1")
@@ -14,6 +14,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -56,6 +57,13 @@ def until(check: Any, what: str, timeout: float = READY_S, every: float = 0.02) 
         time.sleep(every)
 
 
+def free_port() -> int:
+    """A tcp port of 127.0.0.1 that nobody has right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class Node:
     """`folder` gets `data` (the data directory) and `out` (what the daemons print). `config`: YAML text for goqueue.yaml."""
 
@@ -67,7 +75,8 @@ class Node:
         self.daemons = daemons
         self.data.mkdir(parents=True, exist_ok=True)
         self.out.mkdir(parents=True, exist_ok=True)
-        self.env = environment(GOQUEUE_DATA_DIR=str(self.data), **(env or {}))
+        off = {f"GOQUEUE_{name.upper()}{kind}_ADDR": "off" for name in DAEMONS for kind in ("", "_METRICS")}
+        self.env = environment(GOQUEUE_DATA_DIR=str(self.data), **{**off, **(env or {})})
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: list[Any] = []
         if config:
@@ -117,17 +126,17 @@ class Node:
     def ask(self, name: str, kind: int, body: messages.Body, *frames: bytes, timeout: float = 5.0, **envelope: Any) -> list[bytes]:
         """One raw request to a daemon, over a socket of its own: the frames of the reply, [] when none comes in time."""
         head = messages.encode_request(kind, 1, body, deadline_ms=int(timeout * 1000), **envelope)
-        with self.socket(name) as socket:
-            socket.send_multipart([head, *frames])
-            return socket.recv_multipart() if socket.poll(int(timeout * 1000)) else []
+        with self.socket(name) as line:
+            line.send_multipart([head, *frames])
+            return line.recv_multipart() if line.poll(int(timeout * 1000)) else []
 
     @contextlib.contextmanager
     def socket(self, name: str) -> Iterator[zmq.Socket[bytes]]:
         """A bare DEALER connected to a daemon, for what no client would send."""
-        with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-            socket.linger = 0
-            socket.connect(self.endpoint(name))
-            yield socket
+        with zmq.Context() as context, context.socket(zmq.DEALER) as line:
+            line.linger = 0
+            line.connect(self.endpoint(name))
+            yield line
 
     @property
     def runtime(self) -> Path:
