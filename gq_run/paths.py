@@ -7,7 +7,7 @@ longer than a socket's may be (107 bytes) or lie on a file system that has no so
 
 base is $GOQUEUE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/goqueue, else /run/goqueue for root, else /tmp/goqueue-{uid}. The daemons of a
 node may be started by systemd and gqctl from a login, whose bases differ: so the first daemon leaves its choice in
-`{data}/.runtime`, and everybody follows that while it exists and is still that data directory's.
+`{data}/.runtime`, and everybody without a $GOQUEUE_RUNTIME_DIR follows that while it exists and is that data directory's.
 """
 
 import hashlib
@@ -49,7 +49,8 @@ def digest(data_dir: StrPath) -> str:
 def runtime_dir(data_dir: StrPath) -> str:
     """The runtime directory of a node, whether it exists or not."""
     name = digest(data_dir)
-    return _recorded(data_dir, name) or os.path.join(_base(name), name)
+    recorded = "" if os.environ.get(RUNTIME_DIR_ENV) else _recorded(data_dir, name)
+    return recorded or os.path.join(_base(name), name)
 
 
 def make_runtime_dir(data_dir: StrPath) -> str:
@@ -60,8 +61,9 @@ def make_runtime_dir(data_dir: StrPath) -> str:
     path = runtime_dir(data_dir)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     os.makedirs(path, mode=0o700, exist_ok=True)
-    found = os.lstat(path)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    base, found = os.stat(os.path.dirname(path)), os.lstat(path)
+    safe_base = base.st_uid in (0, os.geteuid()) or (os.geteuid() == 0 and not base.st_mode & 0o022)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or not safe_base:
         raise BadConfig(f"{path} is not this user's own directory: remove it or set {RUNTIME_DIR_ENV}")
     if stat.S_IMODE(found.st_mode) != 0o700:
         os.chmod(path, 0o700)

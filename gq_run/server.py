@@ -47,13 +47,13 @@ class Incoming:
 
 
 class Server:
-    """Binds `endpoints` (ipc:// and tcp://) at open() and calls `handle(incoming)` for each request on the loop's thread."""
+    """After bind() of any number of endpoints (ipc:// and tcp://) hands each request to `handle`, on the loop's thread."""
 
-    def __init__(self, loop: Loop, context: zmq.Context[zmq.Socket[bytes]], endpoints: Sequence[str],
-                 handle: Callable[[Incoming], None]) -> None:
+    def __init__(self, loop: Loop, context: zmq.Context[zmq.Socket[bytes]], handle: Callable[[Incoming], None]) -> None:
         self._loop = loop
         self._handle = handle
-        self.endpoints = list(endpoints)
+        self.endpoints: list[str] = []   # bound ones; a tcp port 0 is resolved
+        self.taken = 0                   # requests handed over
         self.refused = 0                 # messages that were no requests
         self.unsent = 0                  # replies whose peer was gone or full
         self.socket = context.socket(zmq.ROUTER)
@@ -65,10 +65,17 @@ class Server:
         self.socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
         self.socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.SESSION_MS)
 
-    def open(self) -> None:
-        for endpoint in self.endpoints:
+        loop.add_reader(self.socket, self._drain)
+
+    def bind(self, endpoint: str) -> str:
+        """Take requests at one more endpoint; its resolved form. OSError when that is taken or not allowed."""
+        try:
             self.socket.bind(endpoint)
-        self._loop.add_reader(self.socket, self._drain)
+        except zmq.ZMQError as e:
+            raise OSError(e.errno, f"cannot listen at {endpoint}: {os.strerror(e.errno or 0)}") from None
+        bound = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.endpoints.append(bound)
+        return bound
 
     def close(self) -> None:
         self._loop.remove_reader(self.socket)
@@ -119,6 +126,7 @@ class Server:
             if request.kind not in messages.REQUEST_KINDS:
                 raise UnknownKind(f"request kind {request.kind} is unknown here")
             incoming.body = messages.request_body(request)
+            self.taken += 1
             self._handle(incoming)
         except GoQueueError as e:
             self.refused += 1

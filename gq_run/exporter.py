@@ -1,0 +1,145 @@
+"""The HTTP endpoint of a daemon: /metrics for Prometheus, /health and /ready for probes.
+
+Owns one background thread, because rendering and slow clients must not hold up the loop. The numbers are read on the loop's
+thread (Registry.collect, by loop.post) and made into text here by prometheus_client. One request at a time, each with a
+time-out: bounded, whatever connects.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, Final
+
+from gq_run.loop import Loop
+from gq_run.metrics import COUNTER, HISTOGRAM, Histogram, Metric, Registry
+
+CLIENT_S: Final = 2.0        # a client's patience with which we put up
+COLLECT_S: Final = 5.0       # the loop's
+Collected = dict[Metric, list[tuple[tuple[str, ...], float | Histogram]]]
+
+
+class Exporter:
+    """Serves from construction to close(). OSError when the address is taken."""
+
+    def __init__(self, loop: Loop, registry: Registry, host: str, port: int, is_ready: Callable[[], bool]) -> None:
+        self._loop, self._registry = loop, registry
+        self.is_ready = is_ready
+        self._http = _Http((host, port), _Handler, self)
+        bound_host, bound_port = self._http.server_address[:2]
+        self.address = f"[{bound_host!s}]:{bound_port}" if ":" in str(bound_host) else f"{bound_host!s}:{bound_port}"
+        self._thread = threading.Thread(target=self._http.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def collect(self) -> Collected:
+        """From the background thread: the loop's numbers. TimeoutError when it is busy for too long."""
+        future: Future[Collected] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(self._registry.collect())
+            except BaseException as e:
+                future.set_exception(e)
+                raise
+
+        self._loop.post(run)
+        return future.result(COLLECT_S)
+
+
+def render(collected: Collected) -> bytes:
+    """Prometheus' text format."""
+    from prometheus_client import CollectorRegistry, generate_latest  # late: start-up and memory of who never scrapes
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(collected))
+    return generate_latest(registry)
+
+
+class _Collector:
+    def __init__(self, collected: Collected) -> None:
+        self._collected = collected
+
+    def collect(self) -> Iterator[Any]:
+        for metric, samples in self._collected.items():
+            yield _family(metric, samples)
+
+
+def _family(metric: Metric, samples: list[tuple[tuple[str, ...], float | Histogram]]) -> Any:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    if metric.kind == HISTOGRAM:
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for labels, value in samples:
+            assert isinstance(value, Histogram)
+            histogram.add_metric(labels, _buckets(value), value.sum)
+        return histogram
+    family = (CounterMetricFamily if metric.kind == COUNTER else GaugeMetricFamily)(metric.name, metric.help, labels=metric.labels)
+    for labels, value in samples:
+        assert not isinstance(value, Histogram)
+        family.add_metric(labels, value)
+    return family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    total, buckets = 0, []
+    for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts):
+        total += count
+        buckets.append((bound, float(total)))
+    return buckets
+
+
+class _Http(HTTPServer):
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], exporter: Exporter) -> None:
+        self.exporter = exporter
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        self.socket.bind(self.server_address)      # HTTPServer's own asks DNS for a name that nobody needs
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Http
+    timeout = CLIENT_S
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._metrics()
+        elif path == "/health":
+            self._answer(HTTPStatus.OK, b"alive\n")
+        elif path == "/ready":
+            ready = self.server.exporter.is_ready()
+            self._answer(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, b"ready\n" if ready else b"starting\n")
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, b"try /metrics, /health or /ready\n")
+
+    def _metrics(self) -> None:
+        try:
+            collected = self.server.exporter.collect()
+        except TimeoutError:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"the daemon is too busy\n")
+            return
+        self._answer(HTTPStatus.OK, render(collected), "text/plain; version=0.0.4; charset=utf-8")
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Scrapes are not logged."""

@@ -1,0 +1,75 @@
+"""The options that more than one daemon knows. What only one daemon needs is in its own options.py, in the section of its name.
+
+Owns names, defaults, ranges and help of SPEC's config sections that are built; nothing reads the others yet, so they are unknown
+keys. The order is that of etc/goqueue.yaml.
+"""
+
+from typing import Final
+
+from gq_proto import limits
+from gq_run import paths
+from gq_run.options import BOOL, BYTES, DURATION, INT, TEXT, UNLIMITED, Option
+
+YEAR_MS: Final = 365 * 86_400_000
+
+BROKER: Final = (
+    Option("broker.nodeId", "", TEXT, "name of this node; empty: the one its data directory got at its first start",
+           name="node-id"),
+    Option("broker.dataDir", "", TEXT, "where everything is kept; empty: /var/lib/goqueue for root, else ~/.local/share/goqueue",
+           name="data-dir"),
+    Option("broker.metad", "", TEXT, "ZeroMQ endpoint of metad; empty: the one of this data directory", name="metad"),
+    *(Option(f"broker.listeners.{daemon}", f"{paths.LOOPBACK}:{port}", TEXT,
+             f"host:port for clients of {daemon} without a path to its socket; off: none", name=f"{daemon}-addr")
+      for daemon, port in paths.TCP_PORTS.items()),
+)
+
+STORAGE: Final = (
+    Option("storage.segmentSize", limits.SEGMENT_BYTES, BYTES, "a log goes on in a new file at this size",
+           limits.SEGMENT_BYTES_MIN, limits.SEGMENT_BYTES_MAX),
+    Option("storage.indexIntervalBytes", limits.INDEX_INTERVAL_BYTES, BYTES, "one offset index entry per so many bytes",
+           512, limits.MIB),
+    Option("storage.timeIndexIntervalMs", limits.TIME_INDEX_INTERVAL_MS, INT, "one time index entry per so many milliseconds",
+           10, 3_600_000),
+    Option("storage.fsync.mode", "interval", TEXT, "when appended data is forced to the disk",
+           choices=("none", "interval", "every")),
+    Option("storage.fsync.intervalMs", 1000, INT, "milliseconds between two rounds of mode interval", 10, 60_000),
+    Option("storage.reserveBytes", limits.RESERVE_BYTES, BYTES, "free disk space that publishes leave to acks", 0),
+)
+
+DEFAULTS_TOPIC: Final = (
+    Option("defaults.topic.partitions", 3, INT, "partitions of a new topic", 1, limits.PARTITIONS_MAX),
+    Option("defaults.topic.replicationFactor", 1, INT, "copies of a new topic's partitions", 1, 1),
+    Option("defaults.topic.retention.hours", 168, INT, "messages are kept this long", UNLIMITED, 1_000_000),
+    Option("defaults.topic.retention.bytes", -1, BYTES, "and up to so many bytes a partition", UNLIMITED),
+    Option("defaults.topic.minInsync", 1, INT, "copies that acks=all waits for", 1, 1),
+    Option("defaults.topic.timestampType", "append", TEXT, "whose clock stamps a message: the log's, or its producer's",
+           choices=("append", "create")),
+    Option("defaults.topic.maxMessageBytes", limits.VALUE_MAX, BYTES, "the largest value", 1, limits.VALUE_CEILING),
+    Option("defaults.topic.autoCreateTopics", True, BOOL, "a publish to an unknown topic creates it"),
+)
+
+DEFAULTS_DELIVERY: Final = (
+    Option("defaults.delivery.visibilityTimeout", limits.VISIBILITY_MS, DURATION, "a message not acked by then comes back",
+           1, limits.VISIBILITY_MS_MAX),
+    Option("defaults.delivery.maxRetries", limits.MAX_RETRIES, INT, "failed deliveries after which a message goes to the DLQ",
+           1, 1_000_000),
+    Option("defaults.delivery.dlqEnabled", True, BOOL, "false: failed messages are retried for ever"),
+    Option("defaults.delivery.backoff.base", limits.BACKOFF_BASE_MS, DURATION, "wait before the first retry; doubles each time",
+           0, YEAR_MS),
+    Option("defaults.delivery.backoff.max", limits.BACKOFF_MAX_MS, DURATION, "the longest such wait", 0, YEAR_MS),
+)
+
+METRICS: Final = (
+    Option("metrics.enabled", True, BOOL, "serve Prometheus metrics over HTTP"),
+    *(Option(f"metrics.listeners.{daemon}", f"{paths.LOOPBACK}:{port}", TEXT, f"host:port of /metrics of {daemon}; off: none",
+             name=f"{daemon}-metrics-addr")
+      for daemon, port in paths.METRICS_PORTS.items()),
+)
+
+LOGGING: Final = (
+    Option("logging.level", "info", TEXT, "what is logged, at least", choices=("debug", "info", "warning", "error"),
+           name="log-level"),
+    Option("logging.format", "json", TEXT, "how a line looks", choices=("json", "text"), name="log-format"),
+)
+
+SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *METRICS, *LOGGING)
