@@ -1,0 +1,127 @@
+"""Reading ahead of the leases: the bytes of one partition as a stream, so that they are here when the lease is.
+
+Owns, per partition, the bytes fetched from where the next lease is expected on, and the leases that wait for more of them.
+Only dense first deliveries that follow on one another come from here; a lease that does not is fetched by ranges and the
+stream goes on behind it. Bytes thrown away unused are misses: after a few in a row the stream rests (a shared group: others
+get what lies between). A stream serves one epoch; another one starts it anew.
+
+Invariants: chunks follow on one another and end at `next`; leases wait in offset order; an answer to a fetch of before the last
+reset is ignored (`asked` is a token that every reset and every fetch renews).
+"""
+
+from collections import deque
+from typing import Any, Final
+
+from gq_client.consumer_lease import HeldLease, count, span
+from gq_proto import codec, limits
+
+STREAM_BYTES: Final = limits.FETCH_BYTES_DEFAULT     # fetch more when less than this is at hand
+GAP_MAX: Final = 500                                 # offsets between two leases that are read over
+MISSES_MAX: Final = 3
+REST_S: Final = 30.0
+
+
+class Chunk:
+    """Records [low, high), from `position` of data on."""
+
+    __slots__ = ("data", "hidden", "high", "low", "position")
+
+    def __init__(self, low: int, high: int, data: Any, hidden: list[int]) -> None:
+        self.low, self.high, self.data, self.hidden, self.position = low, high, memoryview(data), hidden, 0
+
+    def cut(self, low: int, high: int) -> Any:
+        """The bytes of records [low, high); they and what lies before them are given up."""
+        start = self._position(self.position, low) if low > self.low else self.position
+        end = self._position(start, high) if high < self.high else len(self.data)
+        self.low, self.position = high, end
+        return self.data[start:end]
+
+    def _position(self, start: int, offset: int) -> int:
+        found = codec.locate(self.data, start, offset)
+        return len(self.data) if found < 0 else found
+
+
+class Stream:
+    """One partition's. `promised`: where the next lease is expected; `next`: where the next fetch goes on; -1 nowhere."""
+
+    __slots__ = ("asked", "chunks", "epoch", "misses", "next", "promised", "rest_until", "size", "token", "waiting")
+
+    def __init__(self) -> None:
+        self.chunks: deque[Chunk] = deque()
+        self.waiting: deque[HeldLease] = deque()
+        self.size = 0
+        self.epoch = self.next = self.promised = -1
+        self.asked = False
+        self.token = 0
+        self.misses = 0
+        self.rest_until = 0.0
+
+    def claim(self, held: HeldLease, now: float) -> bool:
+        """True: the lease waits here for its bytes. False: fetch it by ranges."""
+        lease = held.lease
+        if lease.delivery != 1:
+            return False
+        low, high = span(lease.ranges)
+        if high - low > 2 * count(lease.ranges):
+            self.reset(-1, -1, now)
+            return False
+        if lease.epoch != self.epoch or not 0 <= self.promised <= low <= self.next + GAP_MAX or now < self.rest_until:
+            self.reset(lease.epoch, high, now)
+            return False
+        self.promised = high
+        self.waiting.append(held)
+        return True
+
+    def reset(self, epoch: int, at: int, now: float) -> list[HeldLease]:
+        """Go on at `at` with nothing at hand. Returns who waited: fetch theirs by ranges."""
+        if self.chunks:
+            self.misses += 1
+        if self.misses >= MISSES_MAX:
+            self.misses, self.rest_until = 0, now + REST_S
+        self.chunks.clear()
+        orphans = list(self.waiting)
+        self.waiting.clear()
+        for held in orphans:
+            held.streaming = False
+        self.size, self.epoch, self.next, self.promised, self.asked = 0, epoch, at, at, False
+        self.token += 1
+        return orphans
+
+    def wants_fetch(self, now: float) -> bool:
+        return not self.asked and self.next >= 0 and self.size < STREAM_BYTES and (bool(self.waiting) or now >= self.rest_until)
+
+    def arrived(self, token: int, data: Any, hidden: list[int], next_offset: int) -> None:
+        """The answer to the fetch `token`."""
+        if token != self.token:
+            return
+        self.asked = False
+        if next_offset > self.next:
+            self.chunks.append(Chunk(self.next, next_offset, data, hidden))
+            self.size += len(data)
+            self.next = next_offset
+
+    def feed(self) -> None:
+        """Move bytes to the leases that wait, in order, each no more than it should hold."""
+        while self.waiting:
+            held = self.waiting[0]
+            while held.todo and held.raw_bytes < STREAM_BYTES and self._feed_range(held):
+                self.misses = 0
+            if held.todo and not held.lost:
+                return
+            held.streaming = False
+            self.waiting.popleft()
+
+    def _feed_range(self, held: HeldLease) -> bool:
+        low, n = held.todo[0], held.todo[1]
+        while self.chunks and self.chunks[0].high <= low:
+            self.size -= len(self.chunks.popleft().data)
+        if not self.chunks:
+            return False
+        chunk = self.chunks[0]
+        assert chunk.low <= low, "a lease below the stream"
+        high = min(low + n, chunk.high)
+        held.add_bytes(chunk.cut(low, high), chunk.hidden, low, high)
+        held.todo[0:2] = [high, low + n - high] if high < low + n else []
+        if chunk.high == high:
+            self.size -= len(self.chunks.popleft().data)
+        return True

@@ -1,0 +1,287 @@
+"""What a consumer holds of one lease, and the messages an app sees of it.
+
+Owns per lease: the ranges still to fetch, fetched bytes not yet decoded, decoded messages not yet handed out, how far the app
+has started, and the ops (acks as bare offsets, the rest as Settle1) that wait to be sent. Knows no socket, clock or thread.
+
+Invariants: `acked` keeps its identity and only the app appends to it, so that a flush from another thread
+(`n = len(...)`, copy, delete the first n: each atomic under the GIL) loses nothing. A view is only ever cut behind what was
+started. A message that is settled twice counts once: what is open is kept as ranges.
+"""
+
+import base64
+import struct
+from collections import deque
+from typing import Any, Protocol
+
+from gq_proto import codec
+from gq_proto.messages import Lease, Op, Settle1
+
+NEVER = 2**63 - 1
+
+
+class Hub(Protocol):
+    """What messages need of the consumer they came from."""
+
+    asleep: bool
+
+    def wake(self) -> None:
+        """An op was recorded while nobody was watching: flush soon."""
+
+    def confirm(self, lease: "HeldLease", offset: int) -> Any:
+        """Flush and wait until the op on `offset` is durable; asyncio: something to await."""
+
+
+class Message(codec.Record):
+    """A record leased to this consumer. Each op is buffered and sent within milliseconds; sync=True waits until it is
+    durable and raises StaleReceipt when it came too late (asyncio: returns an awaitable)."""
+
+    __slots__ = ()
+    owner: "HeldLease"
+    offset: int
+    topic: str
+    partition: int
+    delivery: int
+
+    def ack(self, sync: bool = False) -> Any:
+        """Done with it."""
+        owner = self.owner
+        owner.acked.append(self.offset)
+        if owner.hub.asleep:
+            owner.hub.wake()
+        return owner.hub.confirm(owner, self.offset) if sync else None
+
+    def nack(self, delay: float | None = None, sync: bool = False) -> Any:
+        """Failed, counted: again after `delay` seconds, or the backoff."""
+        return self.owner.record(Op.NACK, self.offset, -1 if delay is None else round(delay * 1000), "", sync)
+
+    def reject(self, reason: str = "", sync: bool = False) -> Any:
+        """Straight to the dead letter queue."""
+        return self.owner.record(Op.REJECT, self.offset, -1, reason, sync)
+
+    def extend(self, seconds: float, sync: bool = False) -> Any:
+        """Mine for `seconds` more from now."""
+        return self.owner.record(Op.EXTEND, self.offset, round(seconds * 1000), "", sync)
+
+    def release(self, sync: bool = False) -> Any:
+        """Not mine after all: uncounted, back at once."""
+        return self.owner.record(Op.RELEASE, self.offset, -1, "", sync)
+
+    @property
+    def receipt(self) -> str:
+        """Names this delivery of this message, for whoever settles it later, from anywhere."""
+        return self.owner.receipt(self.offset)
+
+
+class HeldLease:
+    """One lease; see the module's text. `view` is the list that the app walks, `cursor` how many of it were handed out,
+    `at` when the last was (monotonic seconds)."""
+
+    __slots__ = ("acked", "at", "begun", "chunks", "cursor", "decided", "fetching", "group_number", "groups_partition", "hub",
+                 "items", "last", "lease", "lost", "open", "ops", "raw_bytes", "reported", "stale", "streaming",
+                 "todo", "view")
+
+    def __init__(self, lease: Lease, hub: Hub, groups_partition: int, group_number: int) -> None:
+        self.lease, self.hub = lease, hub
+        self.groups_partition, self.group_number = groups_partition, group_number
+        self.todo = list(lease.ranges)
+        self.open = sorted_ranges(lease.ranges)
+        self.chunks: deque[tuple[Any, list[int], int, int]] = deque()   # bytes, hidden, low, high
+        self.items: list[Message] = []
+        self.view: list[Message] = []
+        self.cursor = 0
+        self.last = -1                     # offset handed out last, before this view
+        self.at = 0.0
+        self.reported = 0
+        self.acked: list[int] = []
+        self.ops: list[Settle1] = []
+        self.decided: set[int] = set()     # settled by another op than ack
+        self.stale: list[int] = []         # refused: these were somebody else's already
+        self.raw_bytes = 0                 # of chunks
+        self.begun = self.fetching = self.streaming = self.lost = False
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.lease.topic_id, self.lease.partition
+
+    @property
+    def unserved(self) -> bool:
+        """True while the app may still be handed something of it."""
+        return bool(self.items or self.chunks or self.todo or self.fetching)
+
+    @property
+    def done(self) -> bool:
+        """True when nothing of it is left to hand out, to settle or to send."""
+        return not (self.open or self.acked or self.ops or self.unserved)
+
+    def record(self, op: Op, offset: int, arg_ms: int, reason: str, sync: bool) -> Any:
+        """Buffer an op of the app on one message."""
+        if op != Op.EXTEND:
+            self.decided.add(offset)
+        self.ops.append(Settle1(op, self.lease.lease, [offset, 1], arg_ms, reason))
+        if self.hub.asleep:
+            self.hub.wake()
+        return self.hub.confirm(self, offset) if sync else None
+
+    def receipt(self, offset: int) -> str:
+        lease = self.lease
+        nonce = struct.pack(">HIQI", self.groups_partition, self.group_number, lease.lease, lease.random)
+        text = base64.urlsafe_b64encode(nonce).rstrip(b"=").decode()
+        return f"{lease.topic}:{lease.partition}:{offset}:{lease.delivery}:{text}"
+
+    def add_bytes(self, data: Any, hidden: list[int], low: int, high: int) -> None:
+        """Records of it that lie in [low, high), encoded. Hidden ones are nobody's to settle."""
+        self.chunks.append((data, hidden, low, high))
+        self.raw_bytes += len(data)
+        if hidden:
+            self.forget(hidden)
+
+    def next_view(self, most: int, now: float) -> list[Message]:
+        """Up to `most` messages for the app to walk; [] when nothing is at hand. What it walked before counts as started."""
+        if self.cursor:
+            self.last, self.cursor = self.view[self.cursor - 1].offset, 0
+        self.view, self.begun = [], True
+        while not self.items and self.chunks:
+            self.items = self._decode(*self.chunks.popleft())
+            self.raw_bytes = sum(len(chunk[0]) for chunk in self.chunks)
+        if self.items:
+            self.view, self.items = self.items[:most], self.items[most:]
+        self.at = now
+        return self.view
+
+    def _decode(self, data: Any, hidden: list[int], low: int, high: int) -> list[Message]:
+        lease = self.lease
+        decoded: list[Message] = codec.decode(data, Message, lease.topic, lease.partition, self, lease.delivery, low, high,
+                                              hidden)
+        return decoded
+
+    def started(self) -> int:
+        """How many messages, in the lease's order, the app has been handed."""
+        offset = self.view[self.cursor - 1].offset if self.cursor else self.last
+        return position_of(self.lease.ranges, offset) + 1 if offset >= 0 else 0
+
+    def cut(self) -> list[int]:
+        """The app gets no more of it. The unstarted offsets, as ranges."""
+        del self.view[self.cursor:]
+        started = self.started()
+        self.items, self.todo = [], []
+        self.chunks.clear()
+        return intersect(skip(self.lease.ranges, started), self.open)
+
+    def take_ops(self) -> list[Settle1]:
+        """The buffered ops, emptied: acks first, then the others in order."""
+        taken, n = [], len(self.acked)
+        if n:
+            ranges = to_ranges(self.acked[:n])
+            del self.acked[:n]
+            taken.append(Settle1(Op.ACK, self.lease.lease, ranges))
+            self.open = subtract(self.open, ranges)
+        m = len(self.ops)
+        if m:
+            ops = self.ops[:m]
+            del self.ops[:m]
+            for op in ops:
+                if op.op != Op.EXTEND:
+                    self.open = subtract(self.open, op.ranges)
+            taken += joined(ops)
+        return taken
+
+    def forget(self, ranges: list[int]) -> None:
+        """These are nobody's any more (gone, hidden)."""
+        self.open = subtract(self.open, ranges)
+
+
+# -- ranges, flattened: [low, count, ...] ------------------------------------------------
+
+def to_ranges(offsets: list[int]) -> list[int]:
+    """Offsets in any order, duplicates allowed, as sorted ranges. Linear and fast when they are consecutive already."""
+    first, n = offsets[0], len(offsets)
+    if offsets[-1] - first + 1 == n and offsets == list(range(first, first + n)):
+        return [first, n]
+    ranges: list[int] = []
+    end = -1
+    for offset in sorted(set(offsets)):
+        if offset == end:
+            ranges[-1] += 1
+        else:
+            ranges += (offset, 1)
+        end = offset + 1
+    return ranges
+
+
+def joined(ops: list[Settle1]) -> list[Settle1]:
+    """Neighbours that differ in their offsets only, as one. Order is kept."""
+    out: list[Settle1] = []
+    for op in ops:
+        last = out[-1] if out else None
+        if last and (last.op, last.lease, last.arg_ms, last.reason) == (op.op, op.lease, op.arg_ms, op.reason):
+            last.ranges += op.ranges
+        else:
+            out.append(Settle1(op.op, op.lease, list(op.ranges), op.arg_ms, op.reason))
+    return out
+
+
+def pairs(ranges: list[int]) -> list[tuple[int, int]]:
+    """(low, high) of each."""
+    return [(low, low + count) for low, count in zip(ranges[::2], ranges[1::2], strict=True)]
+
+
+def sorted_ranges(ranges: list[int]) -> list[int]:
+    return [x for low, high in sorted(pairs(ranges)) for x in (low, high - low)]
+
+
+def subtract(ranges: list[int], taken: list[int]) -> list[int]:
+    """What of sorted `ranges` is not in `taken`."""
+    for low, high in pairs(taken):
+        out: list[int] = []
+        for a, b in pairs(ranges):
+            if high <= a or b <= low:
+                out += (a, b - a)
+                continue
+            if a < low:
+                out += (a, low - a)
+            if high < b:
+                out += (high, b - high)
+        ranges = out
+    return ranges
+
+
+def intersect(ranges: list[int], other: list[int]) -> list[int]:
+    """What of `ranges` is in `other` too."""
+    out: list[int] = []
+    for a, b in pairs(ranges):
+        for c, d in pairs(other):
+            low, high = max(a, c), min(b, d)
+            if low < high:
+                out += (low, high - low)
+    return out
+
+
+def skip(ranges: list[int], n: int) -> list[int]:
+    """`ranges` without its first n offsets, in its own order."""
+    out: list[int] = []
+    for low, high in pairs(ranges):
+        step = min(n, high - low)
+        n -= step
+        if low + step < high:
+            out += (low + step, high - low - step)
+    return out
+
+
+def position_of(ranges: list[int], offset: int) -> int:
+    """Where `offset` stands in the order of `ranges`; -1 when it is not in them."""
+    at = 0
+    for low, high in pairs(ranges):
+        if low <= offset < high:
+            return at + offset - low
+        at += high - low
+    return -1
+
+
+def span(ranges: list[int]) -> tuple[int, int]:
+    """(lowest, highest + 1)."""
+    bounds = pairs(ranges)
+    return min(low for low, _ in bounds), max(high for _, high in bounds)
+
+
+def count(ranges: list[int]) -> int:
+    return sum(ranges[1::2])
