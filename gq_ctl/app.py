@@ -1,0 +1,257 @@
+"""The tree of commands, the options all of them take, and how a failure becomes one line and an exit code.
+
+Owns COMMANDS: name, module and one-line help of every top-level command. A module is imported when its command is asked for, so
+`gqctl --help` costs little. `--data-dir`, `--server` and `-o` are accepted at every level; the innermost wins.
+
+    0 ok · 1 the operation failed · 2 usage · 3 cannot reach a daemon · 4 not found · 124 timed out
+    130 interrupted · 141 stdout was closed · 143 terminated
+"""
+
+import os
+import signal
+from collections.abc import Sequence
+from importlib import import_module
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from gq_ctl.output import FORMS, Output, say
+from gq_proto import errors
+
+if TYPE_CHECKING:
+    from gq_client import Client
+
+FAILED: Final = 1
+USAGE: Final = 2
+UNREACHABLE: Final = 3
+NOT_FOUND: Final = 4
+TIMED_OUT: Final = 124
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+TERMINATED: Final = 143
+
+SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "The node": {
+        "up": ("node", "Start the daemons and wait until all are ready."),
+        "down": ("node", "Stop the daemons and wait until all have ended."),
+        "restart": ("node", "Stop and start all daemons, or the named ones."),
+        "status": ("node", "Show each daemon: pid, uptime, health, codec, version."),
+        "topic": ("topic", "Create, list, describe, alter, purge and delete topics."),
+    },
+    "Messages": {
+        "publish": ("publish", "Publish messages to a topic."),
+        "consume": ("consume", "Read messages of a topic, alone or as a member of a group."),
+        "ack": ("receipts", "Mark messages as done, by receipt."),
+        "nack": ("receipts", "Give messages back as failed, by receipt."),
+        "reject": ("receipts", "Send messages to the dead letter queue, by receipt."),
+        "extend": ("receipts", "Keep messages for longer, by receipt."),
+        "release": ("receipts", "Give messages back uncounted, by receipt."),
+        "replay": ("replay", "Publish old messages again, or rewind a group."),
+    },
+    "Groups": {
+        "group": ("group", "List, describe, reset, pause and delete consumer groups."),
+        "dlq": ("dlq", "List, look at, redrive and purge dead letters."),
+    },
+    "Files and figures": {
+        "log": ("log", "Dump and verify log files; no daemon needed."),
+        "bench": ("bench", "Measure publish, latency, read, queue and end to end."),
+    },
+    "The shell": {
+        "completion": ("completion", "Print the completion script for a shell."),
+        "manual": ("manual", "Write man pages into a folder."),
+    },
+}
+COMMANDS: Final = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+
+
+class Failed(Exception):
+    """The operation failed: one line, and the exit code to leave with."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Quiet(Exception):
+    """Everything was said already: leave with `code`."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP: clean up as Ctrl-C would."""
+
+
+class Settings:
+    """What the common options said; each None until one does. Use the methods, they know the environment."""
+
+    def __init__(self) -> None:
+        self.data_dir: str | None = None
+        self.server: str | None = None
+        self.form: str | None = None
+
+    def output(self) -> Output:
+        return Output(self.form or ("table" if os.isatty(1) else "json"))
+
+    def node(self) -> tuple[str, str]:
+        """(data directory, "") or ("", server): which node the user means."""
+        if self.data_dir and self.server:
+            raise click.UsageError("--data-dir and --server both name a node: give one")
+        if self.data_dir is None and (server := self.server or os.environ.get("GOQUEUE_SERVER")):
+            return "", server
+        return self.directory(), ""
+
+    def directory(self) -> str:
+        """The data directory, absolute."""
+        from gq_run import paths
+        return os.path.abspath(self.data_dir or paths.default_data_dir())
+
+    def local(self) -> str:
+        """The data directory, for commands that only make sense on this machine."""
+        if self.server:
+            raise click.UsageError("this command works on the node of a data directory: give --data-dir, not --server")
+        return self.directory()
+
+    def client(self, **options: Any) -> "Client":
+        """Connected lazily; Failed at once when plainly nothing runs there. Use as a context manager."""
+        from gq_ctl import line
+        data_dir, server = self.node()
+        if data_dir:
+            line.check_up(data_dir)
+        from gq_client import Client
+        return Client(server=server, **options) if server else Client(data_dir=data_dir, **options)
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        setattr(settings(ctx), param.name or "", value)
+
+
+def settings(ctx: click.Context | None = None) -> Settings:
+    return (ctx or click.get_current_context()).find_root().ensure_object(Settings)
+
+
+def common() -> list[click.Parameter]:
+    """Fresh objects each time: click ties a parameter to its command."""
+    return [
+        click.Option(["--data-dir", "data_dir"], metavar="DIR", expose_value=False, callback=_keep,
+                     help="The node with this data directory (GOQUEUE_DATA_DIR)."),
+        click.Option(["--server", "server"], metavar="HOST:PORT", expose_value=False, callback=_keep,
+                     help="The node whose metad listens there (GOQUEUE_SERVER)."),
+        click.Option(["-o", "--output", "form"], type=click.Choice(FORMS), expose_value=False, callback=_keep,
+                     help="Form of what is printed: table on a terminal, json in a pipe."),
+    ]
+
+
+class Command(click.Command):
+    """A command with the common options behind its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("context_settings", {"help_option_names": ["-h", "--help"], "max_content_width": 100})
+        super().__init__(*args, **kwargs)
+        self.params.extend(common())
+
+
+class Group(click.Group):
+    """A family of commands."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("context_settings", {"help_option_names": ["-h", "--help"], "max_content_width": 100})
+        super().__init__(*args, **kwargs)
+        self.params.extend(common())
+
+
+class Root(Group):
+    """All commands, imported when asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"gq_ctl.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, text) for name, (_, text) in section.items()])
+
+
+@click.command(cls=Root, epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon there, 4 not found, 124 timed out.")
+@click.version_option(package_name="goqueue", prog_name="gqctl", message="%(prog)s %(version)s")
+def root() -> None:
+    """GoQueue from the shell: topics, messages, groups, and the daemons of a node.
+
+    Durations are written 500ms 30s 5m 2h 7d, times 2026-05-01T12:00:00Z, Unix seconds or -1h.
+    """
+
+
+# -- running ---------------------------------------------------------------------------------
+
+def exit_code(error: errors.GoQueueError) -> int:
+    match error:
+        case errors.NotFound(): return NOT_FOUND
+        case errors.TimedOut(): return TIMED_OUT
+        case errors.Unavailable(): return UNREACHABLE
+        case errors.BadName() | errors.BadConfig(): return USAGE
+    return FAILED
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; everything worth saying has been said."""
+    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGHUP, _terminate)
+    try:
+        code = root.main(argv, prog_name="gqctl", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except Quiet as e:
+        return e.code
+    except Failed as e:
+        say(one_line(str(e)))
+        return e.code
+    except click.UsageError as e:
+        if type(e).__name__ == "NoArgsIsHelpError":     # click >= 8.2
+            click.echo(e.format_message(), err=True)
+            return USAGE
+        say(f"{one_line(e.format_message())} (see {e.ctx.command_path if e.ctx else 'gqctl'} --help)")
+        return USAGE
+    except click.Abort:
+        return INTERRUPTED
+    except click.ClickException as e:
+        say(one_line(e.format_message()))
+        return e.exit_code
+    except errors.GoQueueError as e:
+        say(one_line(e.message))
+        return exit_code(e)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Terminated:
+        return TERMINATED
+    except BrokenPipeError:
+        _drop_stdout()
+        return BROKEN_PIPE
+    except OSError as e:
+        say(f"{e.filename}: {e.strerror}" if e.filename else one_line(str(e)))
+        return FAILED
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+def _drop_stdout() -> None:
+    """What Python still holds for a pipe nobody reads would make it complain at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)

@@ -1,0 +1,89 @@
+"""One question to one daemon over a socket of its own: what `up`, `status` and completion need before a client can work.
+
+Owns nothing between calls. Everything about messages, topics and groups goes through gq_client; here is only what must work
+while a node is half there.
+"""
+
+import errno
+import os
+import socket
+from typing import Any, Final
+
+import zmq
+
+from gq_proto import messages
+from gq_proto.errors import Unavailable
+from gq_proto.messages import Kind
+from gq_run import paths
+
+ASK_S: Final = 2.0
+METAD_PORT: Final = paths.TCP_PORTS["metad"]
+
+
+def ask(endpoint: str, kind: Kind, body: messages.Body, timeout_s: float = ASK_S) -> Any:
+    """The reply's body, None when none comes in time. The daemon's error is raised."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.linger = 0
+        dealer.connect(endpoint)
+        dealer.send(messages.encode_request(kind, 1, body, deadline_ms=max(1, int(timeout_s * 1000))))
+        if not dealer.poll(int(timeout_s * 1000)):
+            return None
+        return messages.reply_body(messages.decode_reply(dealer.recv_multipart()[0]))
+
+
+def daemon_status(endpoint: str, timeout_s: float = ASK_S) -> messages.StatusReply | None:
+    """What a daemon says of itself; None when nobody answers there."""
+    if endpoint.startswith("ipc://") and not listens(endpoint.removeprefix("ipc://")):
+        return None
+    reply = ask(endpoint, Kind.STATUS, messages.Empty(), timeout_s)
+    return reply if isinstance(reply, messages.StatusReply) else None
+
+
+def listens(path: str) -> bool:
+    """Does a process accept connections on this unix socket?"""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(path)
+        except OSError as e:
+            return e.errno in (errno.EAGAIN, errno.ETIMEDOUT)       # its queue is full: it is there
+        return True
+
+
+def check_up(data_dir: str) -> None:
+    """Unavailable, with what to do, when plainly no node runs on this data directory. A daemon that is being restarted is not
+    that: the client waits for it."""
+    if listens(paths.socket_path(data_dir, "metad")) or listens(paths.socket_path(data_dir, "supervisor")):
+        return
+    raise Unavailable(f"no node runs on {data_dir}: start it with `gqctl --data-dir {quoted(data_dir)} up`")
+
+
+def quoted(text: str) -> str:
+    import shlex
+    return shlex.quote(text)
+
+
+def metad_endpoint(data_dir: str, server: str) -> str:
+    """Of the node that --data-dir or --server names."""
+    if not server:
+        return paths.ipc_endpoint(data_dir, "metad")
+    address = server.removeprefix("tcp://")
+    if not address.rpartition(":")[2].isdigit() or address.endswith("]"):
+        address = f"{address}:{METAD_PORT}"
+    return paths.tcp_endpoint(address)
+
+
+def daemons(metad: str, timeout_s: float = ASK_S) -> list[messages.DaemonMeta]:
+    """The daemons a metad knows; Unavailable when it does not answer."""
+    reply = ask(metad, Kind.METADATA, messages.Metadata(topics=[]), timeout_s)
+    if reply is None:
+        raise Unavailable(f"{metad} does not answer: is the node up?")
+    return list(reply.daemons)
+
+
+def topic_names(data_dir: str, server: str, timeout_s: float = 0.5) -> list[str]:
+    """For completion: none when the node is not there."""
+    if data_dir and not os.path.exists(paths.socket_path(data_dir, "metad")):
+        return []
+    reply = ask(metad_endpoint(data_dir, server), Kind.METADATA, messages.Metadata(), timeout_s)
+    return [topic.name for topic in reply.topics] if reply else []
