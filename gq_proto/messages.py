@@ -393,8 +393,9 @@ class MetadataReply(Body):
     version: int
     topics: list[TopicMeta]
     deleted: list[int]           # topic ids deleted after known_version: the only reason to remove a folder
-    daemons: list[DaemonMeta]
+    daemons: list[DaemonMeta]    # all of them
     cluster_id: str = ""
+    full: bool = False           # every topic (asked for) is here: others the asker knows are gone, but keep their folders
 
 
 class CreateTopic(Body):
@@ -406,6 +407,7 @@ class CreateTopic(Body):
     config: dict[str, Any] = {}
     if_not_exists: bool = False
     internal: bool = False
+    auto: bool = False           # a publish makes it on the way: refused where autoCreateTopics is off
 
 
 class TopicReply(Body):
