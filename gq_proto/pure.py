@@ -152,6 +152,8 @@ def scan(data: Any, start: int = 0, expected_offset: int = -1, *, base_position:
          index_interval: int = INDEX_INTERVAL_BYTES, time_interval_us: int = TIME_INTERVAL_US) -> Scan:
     """Walk the records of a log from byte `start` of `data`, whose first byte lies at file position `base_position`: CRC checked,
     offsets consecutive from `expected_offset` (-1: from whatever comes first). Never raises for what it finds."""
+    if start < 0:
+        raise ValueError("a scan begins at a position, not before it")
     buf = memoryview(data).cast("B")
     notes = _Notes(segment_base, last_index_position, last_timestamp, last_time_point, index_interval, time_interval_us)
     batches: list[FoundBatch] = []
@@ -237,6 +239,8 @@ def decode(data: Any, cls: type[_R] = Record, topic: str = "", partition: int = 
     """The records of a fetch reply as objects of `cls`, made without calling its __init__. Left out: control records, offsets
     outside [lo, hi) and inside the flat ranges `skip`. A last record that is cut short is not there; anything else that is wrong
     raises Corrupt."""
+    if len(skip) % 2:
+        raise ValueError("flat ranges come in pairs: low, count")
     buf = memoryview(data).cast("B")
     at, end, following, found, hidden = 0, len(buf), 0, [], 0
     while at < end:

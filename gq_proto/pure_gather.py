@@ -48,6 +48,8 @@ def gather(fd: int, start_position: int, end_position: int, ranges: Sequence[int
 
     CRC checked; at least one record where there is one, and no further one once `max_bytes` are there. A damaged record ends the
     walk: `bad` is its position. OSError is the caller's."""
+    if len(ranges) % 2:
+        raise ValueError("flat ranges come in pairs: low, count")
     points = _Index(index, base)
     out, found = bytearray(), list[int]()
     at, expected, number, need = start_position, -1, 0, 0

@@ -1,0 +1,21 @@
+"""The compiled record codec. Everything else about the package is in setup.cfg.
+
+Optional twice over: without Cython it is left out, without a compiler the build goes on without it. gq_proto.codec then runs
+the pure one, and `gqctl status` says so.
+"""
+
+from setuptools import Extension, setup
+
+
+def extensions() -> list[Extension]:
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    codec = Extension("gq_proto._codec", ["gq_proto/_codec.pyx"], depends=["gq_proto/_codec.h"], include_dirs=["gq_proto"],
+                      extra_compile_args=["-O3"], optional=True)
+    modules: list[Extension] = cythonize([codec], language_level=3)
+    return modules
+
+
+setup(ext_modules=extensions())
