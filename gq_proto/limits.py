@@ -64,6 +64,7 @@ BACKOFF_MAX_MS: Final = 60_000
 REBALANCE_GRACE_MS: Final = 500
 GROUP_EXPIRY_MS: Final = 7 * 24 * 3600 * 1000
 GROUP_MEMBERS_MAX: Final = 10_000
+EXPORT_INTERVAL_MS: Final = 5_000      # JSON exports of a changed group
 STARVATION_MS: Final = 30_000
 LANE_WEIGHTS: Final = (50, 25, 15, 7, 3)
 
