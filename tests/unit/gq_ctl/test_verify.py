@@ -1,0 +1,150 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from gq_ctl import app, records, verify
+from gq_ctl.verify import Place
+from gq_proto import codec, control
+from gq_proto.record import HEADER_SIZE
+
+
+def batch(first, values, key=b"k"):
+    builder = codec.BatchBuilder()
+    for value in values:
+        builder.add(key, value)
+    frame = bytearray(builder.seal())
+    codec.stamp(frame, first, 1_700_000_000_000_000)
+    return bytes(frame)
+
+
+def leader_change(offset):
+    builder = codec.BatchBuilder()
+    body = control.encode_body(control.ControlType.LEADER_CHANGE, control.LeaderChange(3, offset))
+    builder.add(control.control_key(2), body, flags=control.control_flags(2))
+    frame = bytearray(builder.seal())
+    codec.stamp(frame, offset, 1_700_000_000_000_000, internal=True)
+    return bytes(frame)
+
+
+@pytest.fixture
+def partition(tmp_path):
+    """Two segments: a leader change and messages 1..4, messages 5..9 of 100 bytes."""
+    folder = tmp_path / "logs" / "orders" / "3"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020}.log").write_bytes(leader_change(0) + batch(1, [b"a" * 100] * 4))
+    (folder / f"{5:020}.log").write_bytes(batch(5, [b"%d" % n * 100 for n in range(5, 10)]))
+    return folder
+
+
+def found(folder):
+    (place,) = verify.places(folder)
+    return verify.verify_place(place)
+
+
+SIZE = HEADER_SIZE + 1 + 100
+
+
+def test_a_good_partition_is_counted(partition):
+    whole = found(partition)
+    assert (whole.messages, whole.control, whole.first_offset, whole.next_offset, whole.segments) == (9, 1, 0, 10, 2)
+    assert not whole.problems and not whole.notes
+
+
+def test_the_same_partition_is_found_from_every_level_and_deleted_ones_are_not(partition, tmp_path):
+    gone = tmp_path / "logs" / "orders.17.deleted" / "0"
+    gone.mkdir(parents=True)
+    (gone / f"{0:020}.log").write_bytes(batch(0, [b"x"]))
+    for path in (tmp_path, tmp_path / "logs", partition.parent, partition):
+        (place,) = verify.places(path)
+        assert (place.topic, place.partition, len(place.segments)) == ("orders", 3, 2)
+    (single,) = verify.places(partition / f"{5:020}.log")
+    assert verify.verify_place(single).messages == 5
+
+
+@pytest.mark.parametrize("at", range(0, SIZE, 3))
+def test_a_flipped_bit_anywhere_is_named_with_file_and_position_and_the_rest_is_counted(partition, at):
+    path = partition / f"{5:020}.log"
+    data = bytearray(path.read_bytes())
+    data[2 * SIZE + at] ^= 0x10
+    path.write_bytes(data)
+    whole = found(partition)
+    assert [(p.path, p.position, p.offset) for p in whole.problems] == [(path, 2 * SIZE, 7)]
+    assert f"{path}: position {2 * SIZE}: offset 7: " in str(whole.problems[0])
+    assert whole.messages == 8 and whole.next_offset == 10
+
+
+@pytest.mark.parametrize("cut", [1, HEADER_SIZE, SIZE - 1])
+def test_a_torn_tail_is_a_note_in_the_last_segment_and_damage_in_another(partition, cut):
+    last, first = partition / f"{5:020}.log", partition / f"{0:020}.log"
+    last.write_bytes(last.read_bytes()[:-cut])
+    whole = found(partition)
+    assert not whole.problems and [(n.path, n.position) for n in whole.notes] == [(last, 4 * SIZE)] and whole.messages == 8
+    first.write_bytes(first.read_bytes()[:-cut])
+    assert [p.path for p in found(partition).problems] == [first]
+
+
+def test_a_missing_segment_is_a_gap(partition):
+    (partition / f"{20:020}.log").write_bytes(batch(20, [b"x"]))
+    whole = found(partition)
+    assert "begins at offset 20, the one before it ends at 10" in whole.problems[0].detail
+
+
+def test_damage_at_the_end_of_the_last_segment_is_damage(partition):
+    path = partition / f"{5:020}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert [p.position for p in found(partition).problems] == [4 * SIZE]
+
+
+def test_an_empty_segment_is_fine(partition):
+    (partition / f"{10:020}.log").touch()
+    whole = found(partition)
+    assert not whole.problems and whole.next_offset == 10 and whole.segments == 3
+
+
+def test_records_are_listed_with_positions_controls_in_words_and_damage_between(partition):
+    path = partition / f"{0:020}.log"
+    entries = list(records.records(path, Place("orders", 3, [path]), 0))
+    assert entries[0].control == {"type": "leader_change", "epoch": 3, "start_offset": 0}
+    assert [e.message.offset for e in entries] == [0, 1, 2, 3, 4]
+    data = bytearray(path.read_bytes())
+    data[entries[2].position + 40] ^= 1
+    path.write_bytes(data)
+    again = list(records.records(path, Place("orders", 3, [path]), 0))
+    assert [e.problem is not None for e in again] == [False, False, True, False, False]
+    assert again[2].problem.position == entries[2].position
+    assert [e.message.offset for e in records.records(path, Place("orders", 3, [path]), 3)] == [0, 3, 4]
+
+
+def run(*argv, capfd):
+    code = app.run(argv)
+    said = capfd.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_commands(partition, tmp_path, capfd):
+    code, out, err = run("log", "verify", str(tmp_path), "-o", "json", capfd=capfd)
+    row = json.loads(out)
+    assert code == 0 and row["messages"] == 9 and row["topic"] == "orders" and row["problems"] == 0
+    assert err == "gqctl: 9 messages in 1 partitions of 1 topics: no damage\n"
+    code, out, err = run("log", "dump", str(partition), "-o", "json", "--from", "1", "--max", "2", capfd=capfd)
+    assert [json.loads(line)["offset"] for line in out.splitlines()] == [1, 2]
+    path = partition / f"{5:020}.log"
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+    code, out, err = run("log", "verify", str(partition), capfd=capfd)
+    assert code == 1 and f"{path}: position 0: offset 5" in err
+    assert run("log", "dump", str(partition), capfd=capfd)[0] == 1
+    assert run("log", "verify", str(tmp_path / "nothing"), capfd=capfd)[0] == 2
+    (tmp_path / "empty").mkdir()
+    assert run("log", "verify", str(tmp_path / "empty"), capfd=capfd)[0] == 4
+
+
+def test_help_everywhere():
+    def walk(command, args):
+        shown = CliRunner().invoke(app.root, [*args, "--help"])
+        assert shown.exit_code == 0 and "Usage: " in shown.output
+        for name in getattr(command, "commands", {}):
+            walk(command.commands[name], [*args, name])
+    walk(app.root, [])
