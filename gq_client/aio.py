@@ -1,0 +1,94 @@
+"""The asyncio client: as gq_client.sync, awaited.
+
+Owns one line on the running loop for all calls; consumers may take lines of their own. Connected at the first call; belongs to the
+loop that made that call. Use it as `async with`, or await close().
+"""
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import zmq
+
+from gq_client import node
+from gq_client.aio_line import AsyncLine
+from gq_client.line import TIMEOUT_S, Operation, T
+from gq_client.routing import To
+from gq_proto.errors import Closed
+from gq_proto.messages import Body, Kind
+
+
+class AsyncClient:
+    """See gq_client.sync.Client for the arguments."""
+
+    def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, token: str | bytes = b"",
+                 timeout: float = TIMEOUT_S) -> None:
+        self.routes = node.find(data_dir, server)
+        self.timeout = timeout
+        self.token = token.encode() if isinstance(token, str) else token
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._shared: AsyncLine | None = None
+        self._lines: set[AsyncLine] = set()
+        self._users: dict[Any, None] = {}
+        self._closed = False
+        self._pid = os.getpid()
+
+    def line(self) -> AsyncLine:
+        """A line of one's own; give it back with drop()."""
+        self._check()
+        line = AsyncLine(self._context, self.routes, self.token, self.timeout)
+        self._lines.add(line)
+        return line
+
+    def drop(self, line: AsyncLine) -> None:
+        """Close a line that line() made."""
+        self._lines.discard(line)
+        line.close()
+
+    @property
+    def shared(self) -> AsyncLine:
+        """The line of all calls."""
+        if self._shared is None:
+            self._shared = self.line()
+        return self._shared
+
+    async def call(self, kind: Kind, body: Body, payload: Sequence[Any] = (), *, to: To, timeout: float | None = None,
+                   epoch: int = -1, safe: bool = True) -> tuple[Any, Sequence[Any]]:
+        """One request of the protocol and its reply: (body, frames)."""
+        return await self.shared.call(kind, body, payload, to=to, timeout=timeout, epoch=epoch, safe=safe)
+
+    async def run(self, operation: Operation[T], timeout: float | None = None) -> T:
+        """Drive an operation (see gq_client.ask)."""
+        return await self.shared.run(operation, timeout)
+
+    def adopt(self, user: Any) -> None:
+        """await user.close() with the client."""
+        self._check()
+        self._users[user] = None
+
+    def disown(self, user: Any) -> None:
+        self._users.pop(user, None)
+
+    async def close(self) -> None:
+        """Flush and close producers, leave groups, close all sockets. Safe to repeat."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        for user in list(self._users):
+            await user.close()
+        self._closed = True
+        for line in list(self._lines):
+            self.drop(line)
+        self._context.term()
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed("the client was closed")
+        if os.getpid() != self._pid:
+            raise Closed("this client was made before a fork: make a new one in the child process")

@@ -1,0 +1,131 @@
+"""The blocking client.
+
+Owns the lines: idle ones wait in a pool, each call takes one for itself, so threads share a Client without waiting for
+one another. Nothing is connected before the first call. Use it as a context manager, or close it.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+import zmq
+
+from gq_client import node
+from gq_client.line import TIMEOUT_S, Line, Operation, T
+from gq_client.routing import To
+from gq_proto.errors import Closed
+from gq_proto.messages import Body, Kind
+
+IDLE_LINES_MAX = 8
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Client:
+    """A node or cluster, named by `server` ("host:port" of any metad), or `data_dir`, or the environment (GOQUEUE_SERVER,
+    GOQUEUE_DATA_DIR). `timeout`: seconds that a call waits, retries included, when it says nothing else."""
+
+    def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, token: str | bytes = b"",
+                 timeout: float = TIMEOUT_S) -> None:
+        self.routes = node.find(data_dir, server)
+        self.timeout = timeout
+        self.token = token.encode() if isinstance(token, str) else token
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._idle: list[Line] = []
+        self._lines: set[Line] = set()             # all that are open
+        self._users: dict[Closable, None] = {}     # producers, consumers, readers: closed first
+        self._guard = threading.Lock()
+        self._closed = False
+        self._pid = os.getpid()
+
+    # -- lines ------------------------------------------------------------------------------
+
+    def line(self) -> Line:
+        """A line of one's own; give it back with drop()."""
+        with self._guard:
+            self._check()
+            line = Line(self._context, self.routes, self.token, self.timeout)
+            self._lines.add(line)
+        return line
+
+    def drop(self, line: Line) -> None:
+        """Close a line that line() made."""
+        with self._guard:
+            self._lines.discard(line)
+        line.close()
+
+    def take(self) -> Line:
+        """An idle line; put() it back."""
+        self._check()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.line()
+
+    def put(self, line: Line) -> None:
+        if self._closed or len(self._idle) >= IDLE_LINES_MAX:
+            self.drop(line)
+        else:
+            self._idle.append(line)
+
+    def call(self, kind: Kind, body: Body, payload: Sequence[Any] = (), *, to: To, timeout: float | None = None,
+             epoch: int = -1, safe: bool = True) -> tuple[Any, Sequence[Any]]:
+        """One request of the protocol and its reply: (body, frames)."""
+        line = self.take()
+        try:
+            return line.call(kind, body, payload, to=to, timeout=timeout, epoch=epoch, safe=safe)
+        finally:
+            self.put(line)
+
+    def run(self, operation: Operation[T], timeout: float | None = None) -> T:
+        """Drive an operation (see gq_client.ask)."""
+        line = self.take()
+        try:
+            return line.run(operation, timeout)
+        finally:
+            self.put(line)
+
+    # -- life -------------------------------------------------------------------------------
+
+    def adopt(self, user: Closable) -> None:
+        """Close it with the client."""
+        with self._guard:
+            self._check()
+            self._users[user] = None
+
+    def disown(self, user: Closable) -> None:
+        with self._guard:
+            self._users.pop(user, None)
+
+    def close(self) -> None:
+        """Flush and close producers, leave groups, close all sockets. Safe to repeat."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        for user in list(self._users):
+            user.close()
+        with self._guard:
+            self._closed = True
+            lines, self._lines, self._idle = list(self._lines), set(), []
+        for line in lines:
+            line.close()
+        self._context.term()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_pid"):
+            self.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed("the client was closed")
+        if os.getpid() != self._pid:
+            raise Closed("this client was made before a fork: make a new one in the child process")
