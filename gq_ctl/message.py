@@ -5,8 +5,8 @@
 
 Text is UTF-8. Bytes that are none are base64, and "encoding": "base64" says so of the value, "key_encoding" of the key. Headers
 are an object, or a list of [name, value] when a name comes twice or a value is no UTF-8 text ({"base64": "..."} in place of it).
-null is null, never "". Reading back what was printed gives the same message: topic, offset, timestamp and the like are left aside, and
-so is the partition of what has an offset.
+null is null, never "". Reading back what was printed gives the same message: topic, offset, timestamp and the like are left aside,
+and so is the partition of what has an offset.
 """
 
 import binascii
