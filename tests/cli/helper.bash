@@ -1,0 +1,69 @@
+# One node per file: `setup_file` of each .bats calls start_node, `teardown_file` stop_node. Tests use topics of their own names.
+# Waits for conditions, never for time: see `eventually`.
+
+export GQ_ROOT="${GQ_ROOT:-$(cd "$BATS_TEST_DIRNAME/../.." && pwd)}"
+export GQ_PYTHON="${GQ_PYTHON:-$(command -v python3)}"
+
+gqctl() {
+    PYTHONPATH="$GQ_ROOT${PYTHONPATH:+:$PYTHONPATH}" "$GQ_PYTHON" -m gq_ctl "$@"
+}
+
+# start_node [NAME]: a node on an empty data directory whose path has a space in it.
+start_node() {
+    unset GOQUEUE_SERVER GOQUEUE_CONFIG
+    export GQ_DIR
+    GQ_DIR="$(mktemp -d)"
+    export GOQUEUE_RUNTIME_DIR="$GQ_DIR/run"
+    export GOQUEUE_DATA_DIR="$GQ_DIR/${1:-a node}"
+    gqctl --data-dir "$GOQUEUE_DATA_DIR" up > /dev/null
+}
+
+stop_node() {
+    gqctl down || true
+    rm -rf "$GQ_DIR"
+}
+
+# pid_of DAEMON
+pid_of() {
+    gqctl status -o json | "$GQ_PYTHON" -c '
+import json, sys
+print(next(row["pid"] for row in map(json.loads, sys.stdin) if row["daemon"] == sys.argv[1]))' "$1"
+}
+
+# field NAME...: these fields of JSON lines on stdin, with spaces between.
+field() {
+    "$GQ_PYTHON" -c '
+import json, sys
+for line in sys.stdin:
+    row = json.loads(line)
+    print(*(json.dumps(v) if isinstance(v := row.get(name), (dict, list)) else v for name in sys.argv[1:]))' "$@"
+}
+
+# eventually SECONDS COMMAND...: until the command succeeds; its last output is shown when it never does.
+eventually() {
+    local end=$((SECONDS + $1)) out
+    shift
+    until out="$("$@" 2>&1)"; do
+        if ((SECONDS >= end)); then
+            echo "never came true: $*"
+            echo "$out"
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
+# total: the sum of the numbers on stdin.
+total() {
+    awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+# in_flight GROUP N: the group has N messages out.
+in_flight() {
+    [ "$(gqctl group lag "$1" -o json | field in_flight | total)" = "$2" ]
+}
+
+# lag_is GROUP N
+lag_is() {
+    [ "$(gqctl group lag "$1" -o json | field lag | total)" = "$2" ]
+}
