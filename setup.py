@@ -13,8 +13,10 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     codec = Extension("gq_proto._codec", ["gq_proto/_codec.pyx"], depends=["gq_proto/_codec.h"], include_dirs=["gq_proto"],
-                      extra_compile_args=["-O3"], optional=True)
+                      extra_compile_args=["-O3"])
     modules: list[Extension] = cythonize([codec], language_level=3)
+    for module in modules:
+        module.optional = True     # cythonize makes new ones and forgets it
     return modules
 
 
