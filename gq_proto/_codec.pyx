@@ -7,6 +7,7 @@ was read before a Python callback is not read again after it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
 from cpython.object cimport PyObject
@@ -1071,7 +1072,7 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
             length = min(max(stop - at, 1), SPAN_MAX, max_bytes - used + SLACK)
             length = min(max(length, need), end_position - at)
             if capacity - used < length:
-                capacity = max(used + length, min(capacity * 2, used + 4 * SPAN_MAX))
+                capacity = used + length if used == 0 else used + max(length, SPAN_MAX)
                 if out == NULL:
                     out = _new_bytes(NULL, capacity)
                 else:
@@ -1122,3 +1123,71 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
         return Gathered(<object>out, found, bad)
     finally:
         Py_XDECREF(out)
+
+
+# -- run index ----------------------------------------------------------------------------------------------------------------
+
+def extend_runs(bytearray packed not None, int64_t base, object runs):
+    """Append flat runs to packed ones. See pure_runs.extend_runs."""
+    cdef list flat = list(runs)
+    cdef Py_ssize_t at, size
+    cdef int64_t offset, count, kind
+    cdef uint8_t *p
+    cdef uint8_t entry[9]
+    if len(flat) % 3:
+        raise ValueError("flat runs come in threes: offset, count, kind")
+    for at in range(0, len(flat), 3):
+        offset, count, kind = flat[at], flat[at + 1], flat[at + 2]
+        offset -= base
+        size = len(packed)
+        if size >= 9:
+            p = <uint8_t *>PyByteArray_AS_STRING(packed) + size - 9
+            if p[8] == kind and <int64_t>gq_u32(p) + gq_u32(p + 4) == offset:
+                gq_put32(p + 4, <uint32_t>(gq_u32(p + 4) + count))
+                continue
+        gq_put32(entry, <uint32_t>offset)
+        gq_put32(entry + 4, <uint32_t>count)
+        entry[8] = <uint8_t>kind
+        packed += PyBytes_FromStringAndSize(<char *>entry, 9)
+
+
+def select_runs(object packed, int64_t base, int64_t low, int64_t high, int64_t lane=-1, int64_t limit=FAR):
+    """Runs of a lane in [low, high). See pure_runs.select_runs."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef int64_t first = 0, last, middle, run, count, offset, start, end, following = low, found = 0
+    cdef int64_t last_start = -1, last_end = -1
+    cdef int kind, last_kind = -1
+    cdef list out = []
+    PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *>view.buf
+        count = last = view.len // 9
+        while first < last:
+            middle = (first + last) // 2
+            if <int64_t>gq_u32(p + middle * 9) <= low - base:
+                first = middle + 1
+            else:
+                last = middle
+        for run in range(first - 1 if first else 0, count):
+            offset = base + gq_u32(p + run * 9)
+            start = max(offset, low)
+            end = min(offset + gq_u32(p + run * 9 + 4), high)
+            if offset >= high or found >= limit:
+                break
+            if start >= end:
+                continue
+            following = end
+            kind = p[run * 9 + 8]
+            if kind == last_kind and last_end == start:
+                last_end = end
+                out[found * 3 - 2] = end - last_start
+            elif lane < 0 or (kind & 7) == lane or kind & 0x20:
+                out.append(start)
+                out.append(end - start)
+                out.append(kind)
+                found += 1
+                last_kind, last_start, last_end = kind, start, end
+    finally:
+        PyBuffer_Release(&view)
+    return out, following

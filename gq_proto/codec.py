@@ -20,16 +20,18 @@ if TYPE_CHECKING:
         decode_headers,
         decompress,
         encode_headers,
+        extend_runs,
         find_valid,
         gather,
         locate,
         partition_of,
         scan,
+        select_runs,
         stamp,
     )
 
 __all__ = ["NAME", "BatchBuilder", "Record", "check", "compress", "crc32c", "decode", "decode_headers", "decompress",
-           "encode_headers", "find_valid", "gather", "locate", "partition_of", "scan", "stamp"]
+           "encode_headers", "extend_runs", "find_valid", "gather", "locate", "partition_of", "scan", "select_runs", "stamp"]
 
 
 def _load(wanted: str | None) -> Any:

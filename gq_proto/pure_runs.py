@@ -1,0 +1,48 @@
+"""The pure codec's run index: packed >IIB entries (offset - base, count, kind), ascending, as in `.runs`."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from gq_proto import record as r
+from gq_proto.segment import RUN_ENTRY
+
+_SIZE: Final = RUN_ENTRY.size
+_CONTROL: Final = r.kind_of(r.CONTROL, 0)
+
+
+def extend_runs(packed: bytearray, base: int, runs: Sequence[int]) -> None:
+    """Append flat runs [offset, count, kind, ...] in place; one that follows on the last and is of its kind joins it."""
+    if len(runs) % 3:
+        raise ValueError("flat runs come in threes: offset, count, kind")
+    for at in range(0, len(runs), 3):
+        offset, count, kind = runs[at] - base, runs[at + 1], runs[at + 2]
+        if packed:
+            last_offset, last_count, last_kind = RUN_ENTRY.unpack_from(packed, len(packed) - _SIZE)
+            if last_kind == kind and last_offset + last_count == offset:
+                RUN_ENTRY.pack_into(packed, len(packed) - _SIZE, last_offset, last_count + count, kind)
+                continue
+        packed += RUN_ENTRY.pack(offset, count, kind)
+
+
+def select_runs(packed: bytes | bytearray, base: int, low: int, high: int, lane: int = -1,
+                limit: int = 2**62) -> tuple[list[int], int]:
+    """(flat runs in [low, high), next offset): those of `lane` (-1: all) and every control run, cut to the bounds, at most `limit`.
+
+    Neighbours of one kind that the end of a block kept apart are joined. Next offset is where the next call goes on: behind the last run looked at, at least `low`; `high` may lie beyond the end."""
+    out: list[int] = []
+    count, following = len(packed) // _SIZE, low
+    first = bisect_right(range(count), low - base, key=lambda run: int.from_bytes(packed[run * _SIZE : run * _SIZE + 4])) - 1
+    for run in range(max(first, 0), count):
+        offset, length, kind = RUN_ENTRY.unpack_from(packed, run * _SIZE)
+        start, end = max(base + offset, low), min(base + offset + length, high)
+        if base + offset >= high or len(out) >= limit * 3:
+            break
+        if start >= end:
+            continue
+        following = end
+        if out and out[-1] == kind and out[-3] + out[-2] == start:
+            out[-2] += end - start
+        elif lane < 0 or kind & 7 == lane or kind & _CONTROL:
+            out += (start, end - start, kind)
+    return out, following

@@ -1,0 +1,102 @@
+"""Flat offset ranges [low, count, low, count, ...]: sorted, not empty, not overlapping, neighbours joined.
+
+Every function returns a new list and takes canonical ones (`normal` makes them so). Cost is in the number of ranges.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from gq_proto.errors import BadRequest
+
+Ranges = list[int]
+
+
+def pairs(ranges: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(low, end) of each range, end exclusive."""
+    for at in range(0, len(ranges), 2):
+        yield ranges[at], ranges[at] + ranges[at + 1]
+
+
+def check_ranges(ranges: Sequence[int]) -> None:
+    """BadRequest unless the list is flat, ascending, not overlapping and without empty ranges: for lists from outside."""
+    end = 0
+    for at in range(0, len(ranges) - 1, 2):
+        if ranges[at] < end or ranges[at + 1] <= 0:
+            raise BadRequest("offset ranges must ascend, must not overlap and must not be empty")
+        end = ranges[at] + ranges[at + 1]
+    if len(ranges) % 2 or end > 2**63 - 1:
+        raise BadRequest("offset ranges come in pairs (low, count) within 63 bits")
+
+
+def _add(out: Ranges, low: int, end: int) -> None:
+    """Append [low, end), which begins at or after the last range's begin."""
+    if low >= end:
+        return
+    if out and low <= out[-2] + out[-1]:
+        out[-1] = max(out[-1], end - out[-2])
+    else:
+        out += (low, end - low)
+
+
+def normal(pairs_: Iterable[tuple[int, int]]) -> Ranges:
+    """Canonical ranges of any (low, end) pairs."""
+    out: Ranges = []
+    for low, end in sorted(pairs_):
+        _add(out, low, end)
+    return out
+
+
+def of_offsets(offsets: Iterable[int]) -> Ranges:
+    """Canonical ranges of single offsets in any order."""
+    return normal((offset, offset + 1) for offset in offsets)
+
+
+def count(ranges: Sequence[int]) -> int:
+    """Offsets in all."""
+    return sum(ranges[1::2])
+
+
+def contains(ranges: Sequence[int], offset: int) -> bool:
+    """Whether `offset` is in one of them."""
+    at = bisect_right(range(0, len(ranges), 2), offset, key=lambda at: ranges[at]) - 1
+    return at >= 0 and offset < ranges[2 * at] + ranges[2 * at + 1]
+
+
+def union(one: Sequence[int], other: Sequence[int]) -> Ranges:
+    """Offsets in either."""
+    return normal([*pairs(one), *pairs(other)])
+
+
+def intersect(one: Sequence[int], other: Sequence[int]) -> Ranges:
+    """Offsets in both."""
+    out: Ranges = []
+    a = b = 0
+    while a < len(one) and b < len(other):
+        one_end, other_end = one[a] + one[a + 1], other[b] + other[b + 1]
+        _add(out, max(one[a], other[b]), min(one_end, other_end))
+        if one_end <= other_end:
+            a += 2
+        else:
+            b += 2
+    return out
+
+
+def subtract(one: Sequence[int], other: Sequence[int]) -> Ranges:
+    """Offsets of `one` that are not in `other`."""
+    out: Ranges = []
+    b = 0
+    for low, end in pairs(one):
+        while b < len(other) and other[b] + other[b + 1] <= low:
+            b += 2
+        c = b
+        while c < len(other) and other[c] < end:
+            _add(out, low, other[c])
+            low = max(low, other[c] + other[c + 1])
+            c += 2
+        _add(out, low, end)
+    return out
+
+
+def clip(ranges: Sequence[int], low: int, high: int) -> Ranges:
+    """The part in [low, high)."""
+    return intersect(ranges, [low, high - low]) if high > low else []
