@@ -8,13 +8,12 @@ Invariants: `acked` keeps its identity and only the app appends to it, so that a
 started. A message that is settled twice counts once: what is open is kept as ranges.
 """
 
-import base64
-import struct
 from collections import deque
 from typing import Any, Protocol
 
 from gq_proto import codec
 from gq_proto.messages import Lease, Op, Settle1
+from gq_proto.receipt import Receipt
 
 NEVER = 2**63 - 1
 
@@ -124,9 +123,8 @@ class HeldLease:
 
     def receipt(self, offset: int) -> str:
         lease = self.lease
-        nonce = struct.pack(">HIQI", self.groups_partition, self.group_number, lease.lease, lease.random)
-        text = base64.urlsafe_b64encode(nonce).rstrip(b"=").decode()
-        return f"{lease.topic}:{lease.partition}:{offset}:{lease.delivery}:{text}"
+        return Receipt(lease.topic, lease.partition, offset, lease.delivery, self.groups_partition, self.group_number,
+                       lease.lease, lease.random).text()
 
     def add_bytes(self, data: Any, hidden: list[int], low: int, high: int) -> None:
         """Records of it that lie in [low, high), encoded. Hidden ones are nobody's to settle."""

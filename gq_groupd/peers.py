@@ -4,8 +4,8 @@ Owns the lines. A call goes to whoever leads the partition at this moment; nobod
 Retrying is the askers' business. Lines of nodes that moved or left are closed.
 """
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gq_proto.errors import GoQueueError, Unavailable, UnknownTopicId
 from gq_proto.messages import Body, Kind, TopicMeta
@@ -21,6 +21,7 @@ class Peers:
     def __init__(self, daemon: Daemon, directory: Directory) -> None:
         self._daemon, self._directory = daemon, directory
         self._lines: dict[str, Caller] = {}
+        self._metad_line: Caller | None = None
         self.on_up: Callable[[str], None] = lambda node_id: None
 
     def refresh(self) -> None:
@@ -38,6 +39,8 @@ class Peers:
         for line in self._lines.values():
             line.close()
         self._lines.clear()
+        if self._metad_line:
+            self._metad_line.close()
 
     def leader_of(self, topic_id: int, partition: int) -> tuple[str, int] | None:
         """(node id, epoch); None while nobody leads it."""
@@ -70,22 +73,24 @@ class Peers:
         self._lines[leader[0]].call(kind, body, done, frames, timeout_s=timeout_s, topic_id=topic_id, partition=partition,
                                     epoch=epoch)
 
+    def later(self, call: Callable[[], None]) -> None:
+        """Not from within the caller."""
+        self._daemon.loop.post(call)
+
     def _later(self, done: Done, error: GoQueueError) -> None:
-        self._daemon.loop.post(lambda: done(None, [], error))
+        self.later(lambda: done(None, [], error))
 
     def to_metad(self, kind: Kind, body: Body, done: Done, timeout_s: float = 30.0) -> None:
         self._metad().call(kind, body, done, timeout_s=timeout_s)
 
     def _metad(self) -> Caller:
-        line: Any = self._lines.get("")
-        if line is None:
-            line = self._lines[""] = self._daemon.caller(self._daemon.metad_endpoint())
-        return line  # type: ignore[no-any-return]
+        if self._metad_line is None:
+            self._metad_line = self._daemon.caller(self._daemon.metad_endpoint())
+        return self._metad_line
 
 
 def _nearest(endpoints: Sequence[str]) -> str:
     """The first that this host can reach: ipc endpoints are listed first and count where their socket exists."""
-    import os
     for endpoint in endpoints:
         if not endpoint.startswith("ipc://") or os.path.exists(endpoint.removeprefix("ipc://")):
             return endpoint
