@@ -1,0 +1,52 @@
+"""An installed wheel, built without a compiler: everything shipped is in it, and `gqctl up` in an empty folder needs no other step."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.system.harness import ROOT, environment
+
+LEFT_OUT = shutil.ignore_patterns(".*", "*.so", "_codec.c", "build", "__pycache__", "*.egg-info", "tests", "bench")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(ROOT, folder / "source", symlinks=True, ignore=LEFT_OUT)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, folder / "source"],
+                   env={**os.environ, "CC": "/bin/false"}, check=True, timeout=300)
+    [path] = folder.glob("*.whl")
+    return path
+
+
+def test_the_wheel_holds_what_the_checkout_holds(wheel):
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    for package in ROOT.glob("gq_*"):
+        assert {f"{package.name}/{path.name}" for path in package.glob("*.py")} <= inside
+    for folder in ("etc", "systemd"):
+        assert {f"gq_ctl/{folder}/{path.name}" for path in (ROOT / folder).iterdir() if path.is_file()} <= inside
+    assert {"gq_proto/protocol.txt", "gq_proto/segment.txt", "gq_proto/py.typed"} <= inside
+
+
+def test_up_status_down_from_an_installed_wheel(wheel, tmp_path):
+    site = tmp_path / "site packages"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel], check=True, timeout=300)
+    env = environment(GOQUEUE_DATA_DIR=str(tmp_path / "data dir"), PYTHONPATH=str(site))
+
+    def gqctl(*args: str) -> str:
+        return subprocess.run([sys.executable, "-m", "gq_ctl", *args], env=env, cwd=tmp_path, check=True, timeout=100,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+
+    try:
+        gqctl("up")
+        rows = [json.loads(line) for line in gqctl("status", "-o", "json").splitlines()]
+        assert {row["daemon"]: row["health"] for row in rows} == {"metad": "ready", "logd": "ready", "groupd": "ready"}
+        assert {row["codec"] for row in rows} == {"pure"}
+    finally:
+        gqctl("down")
