@@ -48,6 +48,15 @@ RUNS_MAX: Final = 4_096                 # runs in one reply
 RESERVE_BYTES: Final = 256 * MIB        # free space that user publishes leave alone
 PARTITIONS_MAX: Final = 10_000          # of one topic
 
+# Metadata
+TOPICS_MAX: Final = 10_000
+PARTITIONS_TOTAL_MAX: Final = 100_000
+DAEMONS_MAX: Final = 1_000
+TOMBSTONES_MAX: Final = 10_000          # deleted topics that metad still names; who was away for longer gets everything anew
+PRODUCER_EPOCHS_MAX: Final = 100_000    # producer ids beyond their first epoch; the longest unused is forgotten, and so fenced
+PRODUCER_IDS_BLOCK: Final = 1_000       # reserved at once; what is left of it is lost at a restart
+METADATA_WAITERS_MAX: Final = 10_000    # long polls and unconfirmed topic changes
+
 # Groups
 GROUPS_PARTITIONS: Final = 16           # of __groups, fixed for ever
 SESSION_MS: Final = 30_000

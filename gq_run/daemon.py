@@ -24,7 +24,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
 import zmq
@@ -35,7 +35,7 @@ from gq_proto.names import check_name
 from gq_run import exporter, logs, options, paths, ready, settings
 from gq_run.caller import Caller
 from gq_run.loop import Loop
-from gq_run.metrics import Registry
+from gq_run.metrics import REFUSED, REQUESTS, UNSENT, UPTIME, Registry, Sample
 from gq_run.options import Config, Option
 from gq_run.server import Incoming, Server
 
@@ -75,6 +75,7 @@ class Daemon:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.server = Server(self.loop, self.context, self._handle)
         self.metrics = Registry()            # .add(source): see metrics.py
+        self.metrics.add(self._samples)
         self.facts: Callable[[], dict[str, Any]] = dict   # what STATUS says beside the fixed fields
         self.detail = "starting"             # one line for STATUS: why it is not ready, or what is wrong
         self.is_ready = False
@@ -213,6 +214,12 @@ class Daemon:
         else:
             assert self._app is not None
             self._app.handle(incoming)
+
+    def _samples(self) -> Iterator[Sample]:
+        yield UPTIME, (self.name,), round(time.monotonic() - self._started, 3)
+        yield REQUESTS, (self.name,), self.server.taken
+        yield REFUSED, (self.name,), self.server.refused
+        yield UNSENT, (self.name,), self.server.unsent
 
     def status(self) -> messages.StatusReply:
         facts = {"metrics": self._metrics_address, "endpoints": self.endpoints, **self.facts()}

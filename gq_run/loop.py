@@ -90,7 +90,8 @@ class Loop:
 
     def turn(self, patience_s: float = 0.0) -> None:
         """One turn; waits patience_s at most for something to do."""
-        self._run_due()
+        if self._run_due():
+            patience_s = 0.0             # the hooks have something to see
         for source, _ in self._poller.poll(self._wait_ms(patience_s)):
             call = self._readers.get(source)
             if call:
@@ -103,12 +104,14 @@ class Loop:
     def _woken(self) -> None:
         os.eventfd_read(self._wake)
 
-    def _run_due(self) -> None:
-        now = self.now()
+    def _run_due(self) -> bool:
+        now, ran = self.now(), False
         while self._timers and self._timers[0][0] <= now:
             timer = heapq.heappop(self._timers)[2]
             if timer.call:
                 timer.call()
+                ran = True
+        return ran
 
     def _wait_ms(self, patience_s: float) -> int:
         while self._timers and not self._timers[0][2].call:
