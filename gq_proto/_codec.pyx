@@ -15,14 +15,14 @@ from cpython.ref cimport Py_XDECREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 from posix.types cimport off_t
 
 from gq_proto import limits as _limits
 from gq_proto import record as _r
 from gq_proto.compression import compress, decompress
 from gq_proto.errors import BadRecord, Corrupt, TooLarge
-from gq_proto.found import Batch, FoundBatch, FoundControl, Gathered, OpenBatch, Scan, Stamped
+from gq_proto.found import Batch, Columns, FoundBatch, FoundControl, Gathered, OpenBatch, Scan, Stamped
 
 cdef extern from "_codec.h" nogil:
     uint16_t gq_u16(const uint8_t *p)
@@ -479,7 +479,7 @@ def scan(object data, int64_t start=0, int64_t expected_offset=-1, *, int64_t ba
     if why == OK:
         reason, detail = "end", ""
     else:
-        reason = "short" if why == SHORT else "crc" if why == BAD_CRC else "offset" if why == BAD_OFFSET else "header"
+        reason = "short" if why == SHORT else "crc" if why == BAD_CRC else "offset" if why == BAD_OFFSET and head.total else "header"
         detail = f"the record at position {base_position + at} {_WHY[why]}"
     return Scan(notes.count, base_position + at, first, expected, notes.max_timestamp, notes.flags, notes.runs, notes.due,
                 bytes(notes.index), notes.times, batches, notes.controls, notes.last_index_position, notes.last_time_point,
@@ -1191,3 +1191,114 @@ def select_runs(object packed, int64_t base, int64_t low, int64_t high, int64_t 
     finally:
         PyBuffer_Release(&view)
     return out, following
+
+
+# -- columns ------------------------------------------------------------------------------------------------------------------
+
+cdef struct Binary:
+    int32_t *ends
+    uint8_t *data
+    uint8_t *valid
+    int64_t used
+
+
+cdef inline int64_t fill(Binary *column, int64_t row, const uint8_t *piece, int64_t size, bint null) noexcept nogil:
+    memcpy(column.data + column.used, piece, <size_t>size)
+    column.used += size
+    column.ends[row + 1] = <int32_t>column.used
+    if column.valid != NULL and not null:
+        column.valid[row // 8] |= <uint8_t>(1 << (row % 8))
+    return size
+
+
+cdef inline bytes blank(int64_t size):
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
+    memset(PyBytes_AS_STRING(made), 0, <size_t>size)
+    return made
+
+
+cdef int measure(const uint8_t *p, int64_t size, int64_t lo, int64_t hi, int64_t *sums, int64_t *bad) noexcept nogil:
+    """Counts records (sums[0]) and the bytes of keys, values and headers; OK, or what is wrong at *bad."""
+    cdef int64_t at = 0, following = 0
+    cdef gq_head head
+    cdef int why
+    while at < size:
+        bad[0] = at
+        why = parse(p + at, size - at, &head)
+        if why == SHORT:
+            break
+        if why == OK and head.offset < following:
+            why = BAD_OFFSET
+        if why:
+            return why
+        if head.offset >= hi:
+            break
+        following = head.offset + 1
+        if head.offset >= lo and not head.flags & CONTROL:
+            if not crc_right(p + at, &head):
+                return BAD_CRC
+            sums[0] += 1
+            sums[1] += head.key_size
+            sums[2] += head.value_size
+            sums[3] += head.headers_size
+        at += head.total
+    return OK
+
+
+def columns(object data, int64_t lo=0, int64_t hi=FARTHEST):
+    """A stretch of log as Arrow-ready buffers. See pure_columns.columns.
+
+    Two passes: one checks and measures, one copies into buffers of exactly that size. `data` must not change in between; the bounds
+    are checked again all the same."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef gq_head head
+    cdef int64_t sums[4]
+    cdef int64_t at = 0, row = 0, bad = 0, count
+    cdef int why
+    cdef Binary key, value, headers
+    cdef int64_t *offsets
+    cdef int64_t *timestamps
+    cdef uint8_t *priorities
+    cdef uint8_t *flags
+    sums[0] = sums[1] = sums[2] = sums[3] = 0
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *>view.buf
+        with nogil:
+            why = measure(p, view.len, lo, hi, sums, &bad)
+        if why:
+            raise Corrupt(f"the record at byte {bad} {_WHY[why]}")
+        if max(sums[1], sums[2], sums[3]) > 2**31 - 1:
+            raise TooLarge("a column holds at most 2 GiB: ask for fewer records")
+        count = sums[0]
+        made = [blank(8 * count), blank(8 * count), blank(count), blank(count),
+                blank(4 * count + 4), blank(sums[1]), blank((count + 7) // 8),
+                blank(4 * count + 4), blank(sums[2]), blank((count + 7) // 8),
+                blank(4 * count + 4), blank(sums[3])]
+        offsets, timestamps = <int64_t *>PyBytes_AS_STRING(made[0]), <int64_t *>PyBytes_AS_STRING(made[1])
+        priorities, flags = <uint8_t *>PyBytes_AS_STRING(made[2]), <uint8_t *>PyBytes_AS_STRING(made[3])
+        key.ends, key.data = <int32_t *>PyBytes_AS_STRING(made[4]), <uint8_t *>PyBytes_AS_STRING(made[5])
+        value.ends, value.data = <int32_t *>PyBytes_AS_STRING(made[7]), <uint8_t *>PyBytes_AS_STRING(made[8])
+        headers.ends, headers.data = <int32_t *>PyBytes_AS_STRING(made[10]), <uint8_t *>PyBytes_AS_STRING(made[11])
+        key.valid, value.valid, headers.valid = <uint8_t *>PyBytes_AS_STRING(made[6]), <uint8_t *>PyBytes_AS_STRING(made[9]), NULL
+        key.used = value.used = headers.used = 0
+        with nogil:
+            while row < count and at < view.len and parse(p + at, view.len - at, &head) == OK:
+                if head.offset >= lo and head.offset < hi and not head.flags & CONTROL:
+                    if key.used + head.key_size > sums[1] or value.used + head.value_size > sums[2] \
+                            or headers.used + head.headers_size > sums[3]:
+                        break
+                    offsets[row], timestamps[row] = head.offset, head.timestamp
+                    priorities[row], flags[row] = head.priority, head.flags
+                    bad = at + HEADER
+                    bad += fill(&key, row, p + bad, head.key_size, head.key_null)
+                    bad += fill(&value, row, p + bad, head.value_size, head.value_null)
+                    fill(&headers, row, p + bad, head.headers_size, False)
+                    row += 1
+                at += head.total
+        if row != count:
+            raise Corrupt("the records changed while they were read")
+        return Columns(count, *made)
+    finally:
+        PyBuffer_Release(&view)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         BatchBuilder,
         Record,
         check,
+        columns,
         compress,
         crc32c,
         decode,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         stamp,
     )
 
-__all__ = ["NAME", "BatchBuilder", "Record", "check", "compress", "crc32c", "decode", "decode_headers", "decompress",
+__all__ = ["NAME", "BatchBuilder", "Record", "check", "columns", "compress", "crc32c", "decode", "decode_headers", "decompress",
            "encode_headers", "extend_runs", "find_valid", "gather", "locate", "partition_of", "scan", "select_runs", "stamp"]
 
 

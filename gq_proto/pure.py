@@ -26,11 +26,12 @@ from gq_proto.limits import (
 )
 from gq_proto.message import Record
 from gq_proto.pure_build import BatchBuilder, Bytes, decode_headers, encode_headers, partition_of
+from gq_proto.pure_columns import columns
 from gq_proto.pure_gather import gather
 from gq_proto.pure_runs import extend_runs, select_runs
 from gq_proto.pure_walk import Head, crc_of, parse, section
 
-__all__ = ["NAME", "BatchBuilder", "Record", "check", "compress", "crc32c", "decode", "decode_headers", "decompress",
+__all__ = ["NAME", "BatchBuilder", "Record", "check", "columns", "compress", "crc32c", "decode", "decode_headers", "decompress",
            "encode_headers", "extend_runs", "find_valid", "gather", "locate", "partition_of", "scan", "select_runs", "stamp"]
 
 NAME: Final = "pure"
@@ -158,7 +159,8 @@ def scan(data: Any, start: int = 0, expected_offset: int = -1, *, base_position:
     buf = memoryview(data).cast("B")
     notes = _Notes(segment_base, last_index_position, last_timestamp, last_time_point, index_interval, time_interval_us)
     batches: list[FoundBatch] = []
-    at, end, expected, first, why, batch_at, batch_left = start, len(buf), expected_offset, -1, r.OK, 0, 0
+    at, end, expected, first, batch_at, batch_left = start, len(buf), expected_offset, -1, 0, 0
+    why, head = r.OK, None
     while at < end:
         why, head = _valid(buf, at, end)
         if why or head is None:
@@ -184,7 +186,7 @@ def scan(data: Any, start: int = 0, expected_offset: int = -1, *, base_position:
     if batch_left:
         last = batches[-1]
         open_batch = OpenBatch(base_position + batch_at, last.offset, last.count - batch_left, last.count)
-    reason = _REASONS.get(why, "header") if why else "end"
+    reason = "end" if not why else "header" if why == r.BAD_OFFSET and head is None else _REASONS.get(why, "header")
     detail = f"the record at position {base_position + at} {r.WHY[why]}" if why else ""
     return Scan(notes.count, base_position + at, first, expected, notes.max_timestamp, notes.flags, notes.runs, notes.due,
                 bytes(notes.index), notes.times, batches, notes.controls, notes.last_index_position, notes.last_time_point,

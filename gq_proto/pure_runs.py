@@ -29,7 +29,8 @@ def select_runs(packed: bytes | bytearray, base: int, low: int, high: int, lane:
                 limit: int = 2**62) -> tuple[list[int], int]:
     """(flat runs in [low, high), next offset): those of `lane` (-1: all) and every control run, cut to the bounds, at most `limit`.
 
-    Neighbours of one kind that the end of a block kept apart are joined. Next offset is where the next call goes on: behind the last run looked at, at least `low`; `high` may lie beyond the end."""
+    Neighbours of one kind that the end of a block kept apart are joined. Next offset is where the next call goes on: behind
+    the last run looked at, at least `low`; `high` may lie beyond the end."""
     out: list[int] = []
     count, following = len(packed) // _SIZE, low
     first = bisect_right(range(count), low - base, key=lambda run: int.from_bytes(packed[run * _SIZE : run * _SIZE + 4])) - 1
