@@ -214,7 +214,8 @@ class TestStamp:
         (r.BAD_DELAY, raw_record(flags=r.DELAYED, headers=b"\0\x01\0\x08gq-delay\0\x07" + bytes(7))),
         (r.BAD_DELAY, raw_record(flags=r.DELAYED, headers=b"\0\x01\0\x08gq-delay\0\x08" + (DELAY_US_MAX + 1).to_bytes(8))),
         (r.BAD_DELAY, raw_record(flags=r.DELAYED, headers=b"\0\x01\0\x0dgq-deliver-at\0\x08" + b"\x7f" * 8)),
-        (r.LONG_DELAY, raw_record(flags=r.DELAYED, headers=b"\0\x01\0\x0dgq-deliver-at\0\x08" + (NOW + DELAY_US_MAX + 1).to_bytes(8))),
+        (r.LONG_DELAY, raw_record(flags=r.DELAYED,
+                                  headers=b"\0\x01\0\x0dgq-deliver-at\0\x08" + (NOW + DELAY_US_MAX + 1).to_bytes(8))),
     ])
     def test_every_violation_is_named(self, codec, why, frame):
         for before, index in ((b"", 0), (raw_record(), 1)) if frame else ((b"", 0),):

@@ -20,7 +20,8 @@ header_lists = st.lists(st.tuples(names, st.binary(max_size=20) | st.just(bytes(
 optional = st.none() | st.binary(max_size=40)
 records = st.fixed_dictionaries({
     "key": optional | st.just(bytes(4)), "value": optional, "headers": header_lists,
-    "priority": st.integers(0, 4) | st.integers(-1, 6), "flags": st.sampled_from([0, 0, 0, 1, 2, 4, 8, 0x18, 0x10, 0x20, 0x40, 6, 12]),
+    "priority": st.integers(0, 4) | st.integers(-1, 6),
+    "flags": st.sampled_from([0, 0, 0, 1, 2, 4, 8, 0x18, 0x10, 0x20, 0x40, 6, 12]),
     "codec": st.sampled_from([0, 0, 1, 2]), "timestamp": st.sampled_from([0, NOW, 2**62 - 1, 2**62, -1]),
 })
 raw_records = st.builds(
@@ -102,7 +103,8 @@ def test_builder(compiled, adds, producer, reserve):
         assert outcome(one.seal, *producer) == outcome(other.seal, *producer)
 
 
-@given(frames, st.booleans(), st.booleans(), st.sampled_from([0, 2, 2**20]), st.integers(0, 5000), st.sampled_from([0, NOW, NOW + 5]))
+@given(frames, st.booleans(), st.booleans(), st.sampled_from([0, 2, 2**20]),
+       st.integers(0, 5000), st.sampled_from([0, NOW, NOW + 5]))
 def test_stamp(compiled, frame, create, internal, max_value, position, last):
     one, other = bytearray(frame), bytearray(frame)
     fields = {"create": create, "internal": internal, "max_value": max_value, "position": position, "last_timestamp": last,
@@ -175,7 +177,8 @@ def test_gather(compiled, case):
 runs = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([0, 2, 0x20, 0x22, 0x12])), max_size=30)
 
 
-@given(runs, st.integers(1, 5), st.integers(0, 60), st.integers(0, 80), st.sampled_from([-1, 0, 2]), st.sampled_from([0, 1, 3, 2**62]))
+@given(runs, st.integers(1, 5), st.integers(0, 60), st.integers(0, 80), st.sampled_from([-1, 0, 2]),
+       st.sampled_from([0, 1, 3, 2**62]))
 def test_runs(compiled, pieces, stride, low, high, lane, limit):
     one, other, flat, offset = bytearray(), bytearray(), [], 10
     for count, kind in pieces:
@@ -188,7 +191,8 @@ def test_runs(compiled, pieces, stride, low, high, lane, limit):
     found, following = pure.select_runs(one, 10, low, high, lane, limit)
     assert compiled.select_runs(other, 10, low, high, lane, limit) == (found, following)
     kinds = {offset + n: kind for offset, count, kind in zip(flat[::3], flat[1::3], flat[2::3]) for n in range(count)}
-    wanted = {o: kind for o, kind in kinds.items() if low <= o < min(high, following) and (lane < 0 or kind & 7 == lane or kind & 0x20)}
+    wanted = {offset: kind for offset, kind in kinds.items()
+              if low <= offset < min(high, following) and (lane < 0 or kind & 7 == lane or kind & 0x20)}
     assert {o + n: kind for o, count, kind in zip(found[::3], found[1::3], found[2::3]) for n in range(count)} == wanted
 
 
