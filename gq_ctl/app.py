@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from gq_ctl.output import FORMS, Output, say
-from gq_proto import errors
+from gq_proto import __version__, errors
 
 if TYPE_CHECKING:
     from gq_client import Client
@@ -55,7 +55,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Files and figures": {
         "log": ("log", "Dump and verify log files; no daemon needed."),
-        "bench": ("bench", "Measure publish, latency, read, queue and end to end."),
+        "bench": ("benchmark", "Measure publish, latency, read, queue and end to end."),
     },
     "The shell": {
         "completion": ("completion", "Print the completion script for a shell."),
@@ -185,7 +185,7 @@ class Root(Group):
 
 
 @click.command(cls=Root, epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon there, 4 not found, 124 timed out.")
-@click.version_option(package_name="goqueue", prog_name="gqctl", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="gqctl", message="%(prog)s %(version)s")
 def root() -> None:
     """GoQueue from the shell: topics, messages, groups, and the daemons of a node.
 

@@ -36,3 +36,13 @@ def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) 
         return []       # completion never disturbs the line being typed
     shown = [name for name in names if name.startswith(incomplete) and (incomplete.startswith("_") or not name.startswith("__"))]
     return [CompletionItem(name) for name in sorted(shown)]
+
+
+def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Groups of the node whose names begin so."""
+    try:
+        with settings(ctx).client(timeout=0.5) as client:
+            names = [group.group for group in client.groups()]
+    except Exception:
+        return []
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]

@@ -22,8 +22,8 @@ from gq_ctl.output import json_bytes
 
 GRACE_S: Final = 5.0
 SHELL: Final = "/bin/sh"
-BUILTINS: Final = frozenset((":", ".", "{", "(", "!", "[", "cat", "cd", "echo", "exec", "exit", "export", "eval", "false", "for", "if",
-                             "printf", "read", "set", "test", "trap", "true", "until", "wait", "while", "case", "command"))
+BUILTINS: Final = frozenset((":", ".", "{", "(", "!", "[", "cat", "cd", "echo", "exec", "exit", "export", "eval", "false", "for",
+                             "if", "printf", "read", "set", "test", "trap", "true", "until", "wait", "while", "case", "command"))
 
 
 def missing(command: str) -> str:

@@ -20,10 +20,10 @@ from gq_ctl.line import listens
 from gq_run import paths
 
 CONFIGURATION: Final = Path(__file__).parent / "etc" / "supervisord.conf"
+DAEMONS: Final = ("metad", "logd", "groupd")      # in the order in which they start
 START_S: Final = 20.0
 OPEN_FILES: Final = 65_536
-NO_PROCESS: Final = 10         # supervisor's fault BAD_NAME
-NOT_RUNNING: Final = 70
+NOT_RUNNING: Final = 70            # supervisor's faults
 ALREADY_STARTED: Final = 60
 RUNNING: Final = ("RUNNING", "STARTING", "BACKOFF")
 GIVEN_UP: Final = ("FATAL", "EXITED", "UNKNOWN")
@@ -66,7 +66,8 @@ class Supervisor:
         """By daemon, in the order in which they start: statename, pid, start, now, spawnerr ...; empty when it does not run."""
         if not self.runs():
             return {}
-        return {info["name"]: info for info in self._rpc().getAllProcessInfo()}
+        found = sorted(self._rpc().getAllProcessInfo(), key=lambda info: DAEMONS.index(info["name"]))
+        return {info["name"]: info for info in found}
 
     def start(self) -> None:
         """Start supervisord, which starts the daemons; if it runs, start those daemons that do not."""

@@ -14,12 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gq_proto import codec
+from gq_proto import codec, files
+from gq_proto.errors import Corrupt
 from gq_proto.limits import RECORD_HEADER
 from gq_proto.record import CONTROL, kind_flags
 
 SEGMENT: Final = re.compile(r"\d{20}\.log")
 DELETED: Final = ".deleted"
+SMALL_FILES: Final[dict[str, Callable[[bytes], object]]] = {
+    files.PARTITION_META: files.decode_partition_meta, files.CHECKPOINT: files.decode_checkpoint,
+    files.LEADER_EPOCHS: files.decode_leader_epochs, files.PRODUCERS: files.decode_producers,
+}
 
 
 class Problem(NamedTuple):
@@ -60,11 +65,12 @@ class Found:
 
 
 class Place(NamedTuple):
-    """A partition's segments, in order. topic and partition are "" and -1 where the folders do not say."""
+    """A partition's segments, in order: all of them if `whole`. topic and partition are "" and -1 where the folders do not say."""
 
     topic: str
     partition: int
     segments: list[Path]
+    whole: bool = False
 
 
 # -- which files -------------------------------------------------------------------------------
@@ -72,11 +78,11 @@ class Place(NamedTuple):
 def places(path: Path) -> Iterator[Place]:
     """Partitions below `path`: a segment, a partition's folder, a topic's, or a data directory. Sorted."""
     if path.is_file():
-        yield _place(path.parent, [path])
+        yield _place(path.parent, [path])._replace(whole=False)
         return
-    for folder, folders, files in os.walk(path):
+    for folder, folders, names in os.walk(path):
         folders[:] = sorted((name for name in folders if not name.endswith(DELETED)), key=_natural)
-        segments = sorted(name for name in files if SEGMENT.fullmatch(name))
+        segments = sorted(name for name in names if SEGMENT.fullmatch(name))
         if segments:
             yield _place(Path(folder), [Path(folder, name) for name in segments])
 
@@ -88,8 +94,8 @@ def _natural(name: str) -> tuple[int, str]:
 def _place(folder: Path, segments: list[Path]) -> Place:
     folder = folder.resolve()
     if folder.name.isascii() and folder.name.isdigit():
-        return Place(folder.parent.name, int(folder.name), segments)
-    return Place("", -1, segments)
+        return Place(folder.parent.name, int(folder.name), segments, True)
+    return Place("", -1, segments, True)
 
 
 def base_of(segment: Path) -> int:
@@ -105,6 +111,7 @@ Watch = Callable[[int], None]
 def verify_place(place: Place, watch: Watch = lambda count: None) -> Found:
     """Everything about one partition; `watch` is told the records seen so far."""
     whole = Found()
+    synced = _small_files(place.segments[0].parent, whole) if place.whole else -1   # first: a daemon may be appending
     for number, segment in enumerate(place.segments):
         base = base_of(segment)
         damaged = bool(whole.problems and whole.problems[-1].path == place.segments[number - 1])
@@ -113,7 +120,27 @@ def verify_place(place: Place, watch: Watch = lambda count: None) -> Found:
                                           f"the segment begins at offset {base}, the one before it ends at {whole.next_offset}"))
         whole.add(verify_segment(segment, number == len(place.segments) - 1))
         watch(whole.messages + whole.control)
+    if whole.next_offset < synced:
+        whole.problems.append(Problem(place.segments[-1], whole.size, whole.next_offset,
+                                      f"the log ends here, but was synced up to offset {synced}"))
     return whole
+
+
+def _small_files(folder: Path, found: Found) -> int:
+    """Check the partition's authoritative files; the offset below which its log must be there, -1 when nothing says."""
+    synced = -1
+    for name, decode in SMALL_FILES.items():
+        path = folder / name
+        try:
+            decoded = decode(path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except Corrupt as e:
+            found.problems.append(Problem(path, -1, -1, e.message))
+            continue
+        if isinstance(decoded, files.Checkpoint):
+            synced = decoded.recovery_point
+    return synced
 
 
 def verify_segment(path: Path, last: bool) -> Found:

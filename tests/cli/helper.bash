@@ -1,6 +1,8 @@
 # One node per file: `setup_file` of each .bats calls start_node, `teardown_file` stop_node. Tests use topics of their own names.
 # Waits for conditions, never for time: see `eventually`.
 
+bats_require_minimum_version 1.5.0
+
 export GQ_ROOT="${GQ_ROOT:-$(cd "$BATS_TEST_DIRNAME/../.." && pwd)}"
 export GQ_PYTHON="${GQ_PYTHON:-$(command -v python3)}"
 

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from gq_ctl import app, records, verify
 from gq_ctl.verify import Place
-from gq_proto import codec, control
+from gq_proto import codec, control, files
 from gq_proto.record import HEADER_SIZE
 
 
@@ -102,6 +102,20 @@ def test_an_empty_segment_is_fine(partition):
     (partition / f"{10:020}.log").touch()
     whole = found(partition)
     assert not whole.problems and whole.next_offset == 10 and whole.segments == 3
+
+
+def test_the_small_files_are_checked_and_a_log_that_ends_below_what_was_synced_is_damage(partition):
+    for name, raw in ((files.CHECKPOINT, files.encode_checkpoint(files.Checkpoint(0, 10, 10, 10))),
+                      (files.PARTITION_META, files.encode_partition_meta(files.PartitionMeta(7, 3, "orders")))):
+        (partition / name).write_bytes(raw)
+    assert not found(partition).problems
+    (partition / files.CHECKPOINT).write_bytes(files.encode_checkpoint(files.Checkpoint(0, 11, 11, 11)))
+    (problem,) = found(partition).problems
+    assert (problem.path.name, problem.offset) == (f"{5:020}.log", 10) and "synced up to offset 11" in problem.detail
+    (single,) = verify.places(partition / f"{0:020}.log")
+    assert not verify.verify_place(single).problems
+    (partition / files.PARTITION_META).write_bytes(b"GQM")
+    assert [p.path.name for p in found(partition).problems] == [files.PARTITION_META, f"{5:020}.log"]
 
 
 def test_records_are_listed_with_positions_controls_in_words_and_damage_between(partition):
