@@ -1,4 +1,4 @@
-"""An installed wheel, built without a compiler: everything shipped is in it, and `gqctl up` in an empty folder needs no other step."""
+"""An installed wheel, built without a compiler: all that is shipped is in it, and `gqctl up` in an empty folder needs no more."""
 
 import json
 import os
@@ -19,7 +19,8 @@ LEFT_OUT = shutil.ignore_patterns(".*", "*.so", "_codec.c", "build", "__pycache_
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     shutil.copytree(ROOT, folder / "source", symlinks=True, ignore=LEFT_OUT)
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, folder / "source"],
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "-w", folder, folder / "source"],
                    env={**os.environ, "CC": "/bin/false"}, check=True, timeout=300)
     [path] = folder.glob("*.whl")
     return path

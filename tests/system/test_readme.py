@@ -1,0 +1,71 @@
+"""README's tour, run as it stands: every console block in one bash, every command's exit code checked, and what it prints compared
+where the README shows it (`...` stands for anything). Python blocks are run where they stand."""
+
+import fnmatch
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.system.harness import ROOT, environment
+
+README = ROOT / "README.md"
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Step(NamedTuple):
+    command: str
+    shown: list[str]
+
+
+def tour() -> list[Step]:
+    steps: list[Step] = []
+    for language, text in BLOCK.findall(README.read_text()):
+        if language == "python":
+            steps.append(Step(f"python3 - <<'PYTHON'\n{text}PYTHON", []))
+            continue
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                steps.append(Step(line[2:], []))
+            else:
+                steps[-1].shown.append(line)
+    return steps
+
+
+def script(steps: list[Step], out: Path) -> str:
+    """Each step's stdout in a file of its own; the first that fails ends it and is named."""
+    lines = ["set -o pipefail"]
+    for number, step in enumerate(steps):
+        lines += [f"{{ {step.command}\n}} >{out}/{number} </dev/null || {{ echo failed: step {number} >&2; exit 1; }}"]
+    return "\n".join([*lines, ""])
+
+
+def test_the_tour_works_as_written(tmp_path):
+    steps = tour()
+    assert len(steps) > 20
+    bin_dir, out = tmp_path / "bin", tmp_path / "out"
+    out.mkdir()
+    bin_dir.mkdir()
+    for name, arguments in (("gqctl", "-m gq_ctl "), ("python3", "")):
+        (bin_dir / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
+        (bin_dir / name).chmod(0o755)
+    text = script(steps, out).replace("$PWD/.venv/bin", str(bin_dir)).replace("mktemp -d", f"mktemp -d -p {tmp_path}")
+    try:
+        done = subprocess.run(["bash", "-c", text], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    finally:
+        for data in tmp_path.glob("tmp.*/node"):
+            subprocess.run([sys.executable, "-m", "gq_ctl", "--data-dir", data, "down"], env=environment(), timeout=60)
+    failed = re.search(r"failed: step (\d+)", done.stderr)
+    assert not failed, f"$ {steps[int(failed[1])].command}\n{done.stderr}" if failed else ""
+    assert done.returncode == 0, done.stderr
+    for number, step in enumerate(steps):
+        if step.shown:
+            got, want = (out / str(number)).read_text(), "\n".join(step.shown).replace("[", "[[]").replace("...", "*")
+            assert fnmatch.fnmatchcase(got.rstrip("\n"), want), f"$ {step.command}\nprinted:\n{got}"
+
+
+def test_the_links_lead_somewhere():
+    for name in (README, ROOT / "bench/README.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", name.read_text()):
+            assert (name.parent / target).exists(), f"{name.name} links to {target}"
