@@ -11,7 +11,8 @@ from gq_proto.pure import BatchBuilder, encode_headers, scan, stamp
 
 NOW = 1_800_000_000_000_000     # microseconds
 BASE = 41
-ZSTD = bytes.fromhex("28b52ffd20a0dd0000a074686520717569636b2062726f776e20666f7820010012474d26")     # b"the quick brown fox " * 8, as one release packed it
+# b"the quick brown fox " * 8, as one release of zstd packed it
+ZSTD = bytes.fromhex("28b52ffd20a0dd0000a074686520717569636b2062726f776e20666f7820010012474d26")
 
 
 def batch(records: Iterable[dict], producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:

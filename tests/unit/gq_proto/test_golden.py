@@ -79,8 +79,8 @@ def test_torn_tail(golden, codec):
     golden("torn-tail.txt", text)
 
 
-FIELDS = {"magic": 0, "version": 2, "flags": 3, "crc": 4, "offset": 15, "timestamp": 23, "priority": 24, "codec": 25, "key length": 27,
-          "value length": 31, "headers length": 33, "key": 34, "value": 35}
+FIELDS = {"magic": 0, "version": 2, "flags": 3, "crc": 4, "offset": 15, "timestamp": 23, "priority": 24, "codec": 25,
+          "key length": 27, "value length": 31, "headers length": 33, "key": 34, "value": 35}
 
 
 def test_flipped_bits(golden, codec):
