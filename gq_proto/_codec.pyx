@@ -605,12 +605,13 @@ def decode_headers(object raw):
 
 cdef list headers_of(bytes raw, int which):
     """`which`: 0 all, 1 the app's, 2 the system's."""
-    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(raw)
+    cdef const uint8_t *p
     cdef int number, count, name_size, value_size
     cdef bint system
     cdef list found = []
     if raw is None or not PyBytes_GET_SIZE(raw):
         return found
+    p = <const uint8_t *>PyBytes_AS_STRING(raw)
     count = split(p, PyBytes_GET_SIZE(raw))
     if not count:
         raise BadRecord("a header section is malformed")
