@@ -5,6 +5,7 @@ columns. Same names, results, errors and bytes as the compiled one; hypothesis t
 touches a file descriptor. A walk checks a record's CRC before it believes anything but the lengths.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
@@ -29,13 +30,16 @@ from gq_proto.pure_build import BatchBuilder, Bytes, decode_headers, encode_head
 from gq_proto.pure_columns import columns
 from gq_proto.pure_gather import gather
 from gq_proto.pure_runs import extend_runs, select_runs
-from gq_proto.pure_walk import Head, crc_of, parse, section
+from gq_proto.pure_walk import Head, crc_body, crc_from, crc_of, parse, section
 
 __all__ = ["NAME", "BatchBuilder", "Record", "check", "columns", "compress", "crc32c", "decode", "decode_headers", "decompress",
            "encode_headers", "extend_runs", "find_valid", "gather", "locate", "partition_of", "scan", "select_runs", "stamp"]
 
 NAME: Final = "pure"
 TIME_INTERVAL_US: Final = TIME_INDEX_INTERVAL_MS * 1000
+
+_STAMP: Final = struct.Struct(">qq")
+_CRC: Final = struct.Struct(">I")
 
 _R = TypeVar("_R", bound=Record)
 
@@ -107,7 +111,8 @@ def stamp(frame: Any, base_offset: int, timestamp_us: int, *, create: bool = Fal
             raise r.violation(r.LONG_VALUE, notes.count, at)
         if notes.count == BATCH_MESSAGES_MAX or (end > BATCH_BYTES_MAX and head.total < end):
             raise r.violation(r.LONG_BATCH, notes.count, at)
-        if crc_of(buf, at, head.total) != head.crc:
+        body = crc_body(buf, at, head.total)
+        if crc_from(body, buf, at) != head.crc:
             raise r.violation(r.BAD_CRC, notes.count, at)
         if head.flags & r.CONTROL and not internal:
             raise r.violation(r.FORBIDDEN_CONTROL, notes.count, at)
@@ -126,9 +131,8 @@ def stamp(frame: Any, base_offset: int, timestamp_us: int, *, create: bool = Fal
             batch = Batch(*said.batch) if said.batch else batch
             if said.delay:
                 notes.due += (offset, due)
-        buf[at + 8 : at + 16] = offset.to_bytes(8)
-        buf[at + 16 : at + 24] = timestamp.to_bytes(8)
-        buf[at + 4 : at + 8] = crc_of(buf, at, head.total).to_bytes(4)
+        _STAMP.pack_into(buf, at + 8, offset, timestamp)
+        _CRC.pack_into(buf, at + 4, crc_from(body, buf, at))
         notes.note(buf, at, head, offset, timestamp, position + at)
         at += head.total
     if batch and batch.count != notes.count:

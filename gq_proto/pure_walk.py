@@ -4,14 +4,15 @@ Owns the checks of a single record (header, CRC, header section) in the order in
 name the same violation. Never raises for bad bytes: it returns the number of what is wrong. Buffers are memoryviews.
 """
 
+import struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c as _crc
+from msgspec import Struct
 
 from gq_proto import record as r
 from gq_proto.limits import DELAY_MS_MAX, PRIORITIES, VALUE_CEILING
 
-_HEADER: Final = r.HEADER
 _SIZE: Final = r.HEADER_SIZE
 _DELAY_US_MAX: Final = DELAY_MS_MAX * 1000
 _ENTRY_MIN: Final = 6           # count and one header with empty name and value
@@ -21,7 +22,7 @@ _DELIVER_AT_NAME: Final = r.DELIVER_AT_HEADER.encode()
 _PREFIX: Final = r.SYSTEM_PREFIX.encode()
 
 
-class Head(NamedTuple):
+class Head(Struct, gc=False):
     """A parsed header. Lengths are effective (0 for null); `total` is the size of the whole record."""
 
     flags: int
@@ -38,33 +39,60 @@ class Head(NamedTuple):
     total: int
 
 
+def _bad_flags(flags: int) -> bool:
+    control = flags & r.CONTROL
+    return bool(flags & ~r.FLAGS_KNOWN or (flags & r.COMMIT and not control)
+                or (control and flags & (r.COMPRESSED | r.DELAYED)))
+
+
+def _bad_codec(flags: int, codec: int) -> bool:
+    return codec > r.CODEC_ZSTD or (codec == r.CODEC_ZSTD) != bool(flags & r.COMPRESSED)
+
+
+def _legal_lanes(flags: int) -> frozenset[int]:
+    """The values of bytes 24 and 25 (priority, codec) that go with `flags`."""
+    return frozenset(priority << 8 | codec for priority in range(PRIORITIES) for codec in range(256)
+                     if not _bad_flags(flags) and not _bad_codec(flags, codec))
+
+
+_START: Final = r.MAGIC + bytes([r.VERSION])
+_FAST: Final = struct.Struct(">3sBIqqHHIH")     # the header with magic and version, priority and codec taken together
+_LANES: Final = [_legal_lanes(flags) for flags in range(256)]
+_ODD: Final = r.COMPRESSED | r.CONTROL          # flags that say something about the lengths
+
+
 def parse(buf: memoryview, at: int, end: int) -> tuple[int, Head | None]:
     """(OK, the header at `at`) of a record that ends by `end`, or what is wrong; SHORT comes with the head if there was one."""
     if end - at < _SIZE:
         return r.SHORT, None
-    magic, version, flags, crc, offset, timestamp, priority, codec, key, value, headers = _HEADER.unpack_from(buf, at)
-    why = _header_violation(magic, version, flags, offset, timestamp, priority, codec, key, value, headers)
-    if why:
-        return why, None
+    start, flags, crc, offset, timestamp, lane, key, value, headers = _FAST.unpack_from(buf, at)
+    if start != _START or lane not in _LANES[flags] or not 0 <= timestamp <= r.TIMESTAMP_MAX or offset < 0 \
+            or (value > VALUE_CEILING and value != r.VALUE_NULL) or 0 < headers < _ENTRY_MIN or flags & _ODD:
+        why = _header_violation(start, flags, offset, timestamp, lane >> 8, lane & 0xFF, key, value, headers)
+        if why:
+            return why, None
     key_null, value_null = key == r.KEY_NULL, value == r.VALUE_NULL
-    key_size, value_size = 0 if key_null else key, 0 if value_null else value
-    total = _SIZE + key_size + value_size + headers
-    head = Head(flags, crc, offset, timestamp, priority, codec, key_null, value_null, key_size, value_size, headers, total)
+    if key_null:
+        key = 0
+    if value_null:
+        value = 0
+    total = _SIZE + key + value + headers
+    head = Head(flags, crc, offset, timestamp, lane >> 8, lane & 0xFF, key_null, value_null, key, value, headers, total)
     return (r.OK if total <= end - at else r.SHORT), head
 
 
-def _header_violation(magic: bytes, version: int, flags: int, offset: int, timestamp: int, priority: int, codec: int,
-                      key: int, value: int, headers: int) -> int:
-    if magic != r.MAGIC:
+def _header_violation(start: bytes, flags: int, offset: int, timestamp: int, priority: int, codec: int, key: int, value: int,
+                      headers: int) -> int:
+    """The first thing that is wrong, in the order both codecs look; OK when nothing is."""
+    if start[:2] != r.MAGIC:
         return r.BAD_MAGIC
-    if version != r.VERSION:
+    if start != _START:
         return r.BAD_VERSION
-    control, compressed = flags & r.CONTROL, flags & r.COMPRESSED
-    if flags & ~r.FLAGS_KNOWN or (flags & r.COMMIT and not control) or (control and flags & (r.COMPRESSED | r.DELAYED)):
+    if _bad_flags(flags):
         return r.BAD_FLAGS
     if priority >= PRIORITIES:
         return r.BAD_PRIORITY
-    if codec > r.CODEC_ZSTD or (codec == r.CODEC_ZSTD) != bool(compressed):
+    if _bad_codec(flags, codec):
         return r.BAD_CODEC
     if not 0 <= timestamp <= r.TIMESTAMP_MAX:
         return r.BAD_TIMESTAMP
@@ -72,17 +100,26 @@ def _header_violation(magic: bytes, version: int, flags: int, offset: int, times
         return r.BAD_OFFSET
     if value != r.VALUE_NULL and value > VALUE_CEILING:
         return r.BAD_LENGTH
-    if 0 < headers < _ENTRY_MIN or (value == r.VALUE_NULL and (compressed or control)) or (control and key != 4):
+    control = flags & r.CONTROL
+    if 0 < headers < _ENTRY_MIN or (value == r.VALUE_NULL and flags & _ODD) or (control and key != 4):
         return r.BAD_LENGTH
     return r.OK
 
 
+def crc_body(buf: memoryview, at: int, total: int) -> int:
+    """The CRC over what a stamp leaves alone but for bytes 0..3: the state both CRCs of a stamp go on from."""
+    return int(_crc(buf[at + 24 : at + total]))
+
+
+def crc_from(body: int, buf: memoryview, at: int) -> int:
+    """The record's CRC, from that of its body: bytes 0..3, 16..23, 8..15."""
+    start = bytes(buf[at : at + 24])
+    return int(_crc(b"".join((start[:4], start[16:], start[8:16])), body))
+
+
 def crc_of(buf: memoryview, at: int, total: int) -> int:
     """The CRC the record's bytes call for, in the format's order."""
-    crc = _crc(buf[at + 24 : at + total])
-    crc = _crc(buf[at : at + 4], crc)
-    crc = _crc(buf[at + 16 : at + 24], crc)
-    return int(_crc(buf[at + 8 : at + 16], crc))
+    return crc_from(crc_body(buf, at, total), buf, at)
 
 
 class Section(NamedTuple):
