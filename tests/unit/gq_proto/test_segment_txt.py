@@ -38,7 +38,7 @@ def test_limits():
 
 def test_layout_of_the_header():
     at = 0
-    for size, field in zip((2, 1, 1, 4, 8, 8, 1, 1, 2, 4, 2), ("magic", "version", "flags", "crc", "offset", "timestamp", 
+    for size, field in zip((2, 1, 1, 4, 8, 8, 1, 1, 2, 4, 2), ("magic", "version", "flags", "crc", "offset", "timestamp",
                                                               "priority", "codec", "key length", "value length", "headers length")):
         assert re.search(rf"^ +{at} +{size}  {field}", SPEC, re.M), field
         at += size
