@@ -13,6 +13,8 @@ import zmq
 
 from gq_client import node
 from gq_client.aio_line import AsyncLine
+from gq_client.consumer_aio import AsyncConsumer
+from gq_client.consumer_options import options_of
 from gq_client.line import TIMEOUT_S, Operation, T
 from gq_client.routing import To
 from gq_proto.errors import Closed
@@ -61,6 +63,10 @@ class AsyncClient:
     async def run(self, operation: Operation[T], timeout: float | None = None) -> T:
         """Drive an operation (see gq_client.ask)."""
         return await self.shared.run(operation, timeout)
+
+    def consumer(self, topics: str | Sequence[str], group: str, **options: Any) -> AsyncConsumer:
+        """As gq_client.sync.Client.consumer. Call it on the running loop."""
+        return AsyncConsumer(self, options_of(topics, group, **options))
 
     def adopt(self, user: Any) -> None:
         """await user.close() with the client."""

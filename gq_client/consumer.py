@@ -9,18 +9,17 @@ lost is not handed out any further, and of one that was revoked only what the ap
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gq_client.consumer_ask import Ask
 from gq_client.consumer_fetch import Fetcher
 from gq_client.consumer_lease import HeldLease, Hub, Message, count
+from gq_client.consumer_options import ConsumerOptions
 from gq_client.consumer_settle import Settler, Ticket, progress_of
 from gq_client.routing import To
 from gq_proto import codec, limits
-from gq_proto.errors import BadRequest, Closed, Fenced, GoQueueError, UnknownGroup, UnknownMember
+from gq_proto.errors import Closed, Fenced, GoQueueError, UnknownGroup, UnknownMember
 from gq_proto.messages import (
-    EARLIEST,
     Assigned,
     AssignedPush,
     Body,
@@ -53,33 +52,6 @@ STATES: Final = {
     LEAVING: {"joined": LEAVING, "expired": LEAVING, "leave": LEAVING, "left": LEFT, "failed": LEFT},
     LEFT: {"leave": LEFT, "left": LEFT, "failed": LEFT, "expired": LEFT, "joined": LEFT},
 }
-
-
-@dataclass(frozen=True)
-class ConsumerOptions:
-    """How to consume. Times in the unit of their suffix; visibility_ms 0 is the topic's, mode "" what the group has."""
-
-    group: str
-    topics: tuple[str, ...]
-    mode: str = ""
-    start: str = EARLIEST
-    ack: str = "auto"                  # "auto": when the next is asked for; "manual"; "none": as it is handed out
-    visibility_ms: int = 0
-    max_poll: int = limits.POLL_MESSAGES
-    hold: bool = False
-    session_ms: int = limits.SESSION_MS
-    client: str = ""
-    read_ahead: bool = True
-
-    def __post_init__(self) -> None:
-        if self.ack not in ("auto", "manual", "none"):
-            raise BadRequest(f"ack={self.ack!r}: use auto, manual or none")
-        if self.mode not in ("", "partitioned", "shared"):
-            raise BadRequest(f"mode={self.mode!r}: use partitioned or shared")
-        if not 1 <= self.max_poll <= limits.MAX_IN_FLIGHT:
-            raise BadRequest(f"max_poll={self.max_poll}: use 1 to {limits.MAX_IN_FLIGHT}")
-        if not self.topics:
-            raise BadRequest("name at least one topic to consume")
 
 
 class ConsumerCore:
@@ -397,3 +369,4 @@ def ack_all(held: HeldLease, messages: list[Message]) -> None:
     """What auto and none do for the app: those it decided otherwise are left alone."""
     decided = held.decided
     held.acked.extend([m.offset for m in messages if m.offset not in decided] if decided else [m.offset for m in messages])
+

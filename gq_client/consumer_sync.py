@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from gq_client.consumer import LEFT, VIEW, ConsumerCore, ConsumerOptions, ack_all
+from gq_client.consumer import LEFT, VIEW, ConsumerCore, ack_all
 from gq_client.consumer_ask import Ask
 from gq_client.consumer_lease import HeldLease, Message
+from gq_client.consumer_options import ConsumerOptions
 from gq_client.session import Call
 from gq_proto import limits
 from gq_proto.errors import Closed, TimedOut

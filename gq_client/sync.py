@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import zmq
 
 from gq_client import node
+from gq_client.consumer_options import options_of
+from gq_client.consumer_sync import Consumer
 from gq_client.line import TIMEOUT_S, Line, Operation, T
 from gq_client.routing import To
 from gq_proto.errors import Closed
@@ -88,6 +90,11 @@ class Client:
             return line.run(operation, timeout)
         finally:
             self.put(line)
+
+    def consumer(self, topics: str | Sequence[str], group: str, **options: Any) -> Consumer:
+        """A member of `group` (made if need be), see gq_client.consumer_sync. `options` are those of
+        gq_client.consumer_options.options_of: mode, start, ack, visibility, max_poll, hold, session, client."""
+        return Consumer(self, options_of(topics, group, **options))
 
     # -- life -------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from gq_client.consumer import LINGER_S, ConsumerCore, ConsumerOptions
+from gq_client.consumer import LINGER_S, ConsumerCore
 from gq_client.consumer_lease import Message
+from gq_client.consumer_options import ConsumerOptions
 from gq_proto import codec
 from gq_proto.errors import BadRequest, NotLeader, StaleReceipt, Unavailable, UnknownMember
 from gq_proto.messages import (

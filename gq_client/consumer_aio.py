@@ -1,0 +1,256 @@
+"""Consuming from a group on asyncio: `async for` over an AsyncConsumer, or await poll(). As gq_client.consumer_sync, awaited.
+
+    async with client.consumer("orders", group="billing") as consumer:
+        async for message in consumer:
+            await work(message.value)
+
+message.ack() and its kin do not wait; `await message.ack(sync=True)` does. Everything happens on the loop: while the app awaits
+something, heartbeats, flushes and the next lease go on; an app that blocks the loop for longer than the session is expelled.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from gq_client.consumer import LEFT, VIEW, ConsumerCore, ack_all
+from gq_client.consumer_ask import Ask
+from gq_client.consumer_lease import HeldLease, Message
+from gq_client.consumer_options import ConsumerOptions
+from gq_client.consumer_settle import Ticket
+from gq_client.session import Call
+from gq_proto import limits
+from gq_proto.errors import TimedOut
+from gq_proto.messages import Assigned, AssignedPush, Kind
+
+if TYPE_CHECKING:
+    from gq_client.aio import AsyncClient
+
+CLOSE_S: Final = 5.0
+NEVER: Final = float("inf")
+
+
+class AsyncConsumer:
+    """Made by AsyncClient.consumer, on a running loop, used on it only."""
+
+    def __init__(self, client: "AsyncClient", options: ConsumerOptions) -> None:
+        self.options = options
+        self.asleep = True
+        self._client = client
+        self._line = line = client.line()
+        self._core = ConsumerCore(options, self)
+        self._news = asyncio.Event()
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
+        self._polled: list[tuple[HeldLease, list[Message]]] = []
+        self._current: HeldLease | None = None
+        line.on_push(self._pushed)
+        line.after_turn = self._turn
+        client.adopt(self)
+        self._core.start(time.monotonic())
+        self._turn()
+
+    # -- for apps -------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Messages for ever; ends when the consumer is closed."""
+        return self.messages()
+
+    async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
+        """Messages until none came for `timeout` seconds."""
+        ack, now = self.options.ack, time.monotonic
+        while True:
+            held = self._current = await self._next(VIEW, timeout)
+            if held is None:
+                return
+            for message in held.view:
+                held.cursor += 1
+                held.at = now()
+                if ack == "none":
+                    held.acked.append(message.offset)
+                yield message
+                if ack == "auto" and message.offset not in held.decided:
+                    held.acked.append(message.offset)
+
+    async def poll(self, max_messages: int = limits.POLL_MESSAGES, timeout: float | None = None) -> list[Message]:
+        """Up to so many messages, [] when none comes for `timeout` seconds. All returned count as started."""
+        self._ack_polled()
+        out: list[Message] = []
+        while len(out) < max_messages:
+            held = await self._next(max_messages - len(out), timeout if not out else 0)
+            if held is None:
+                break
+            held.cursor = len(held.view)
+            out += held.view
+            if self.options.ack == "none":
+                ack_all(held, held.view)
+            elif self.options.ack == "auto":
+                self._polled.append((held, held.view))
+        return out
+
+    async def flush(self, timeout: float = CLOSE_S) -> None:
+        """Wait until everything settled so far is durable; TimedOut otherwise."""
+        end = time.monotonic() + timeout
+        self._core.flush(time.monotonic())
+        self._turn()
+        while not self._core.settler.idle:
+            if not await self._wait(end):
+                raise TimedOut("the group's coordinator did not confirm in time")
+
+    def pause(self) -> None:
+        """Hand out nothing and give back what was not started, until resume()."""
+        self._core.pause(time.monotonic(), True)
+        self._turn()
+
+    def resume(self) -> None:
+        self._core.pause(time.monotonic(), False)
+        self._turn()
+
+    @property
+    def member(self) -> str:
+        """This consumer's id in the group; "" while it is none."""
+        return self._core.member
+
+    @property
+    def assignment(self) -> list[Assigned]:
+        """The partitions it may lease from."""
+        return self._core.assignment
+
+    @property
+    def stale(self) -> int:
+        """Ops that came too late: their messages were others' already."""
+        return self._core.settler.stale
+
+    async def close(self, *, ack: bool = True) -> None:
+        """Settle what was decided, give back the rest, leave. In mode auto what was handed out last counts as done, unless
+        ack=False."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.options.ack == "auto" and ack:
+            self._ack_polled()
+            self._ack_current()
+        end = time.monotonic() + CLOSE_S
+        self._core.leave(time.monotonic())
+        self._turn()
+        while self._core.state != LEFT and await self._wait(end):
+            pass
+        if self._timer:
+            self._timer.cancel()
+        self._line.after_turn = lambda: None
+        self._client.drop(self._line)
+        self._client.disown(self)
+        self._news.set()
+
+    async def __aenter__(self) -> "AsyncConsumer":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close(ack=error is None)
+
+    # -- for messages (see Hub) -----------------------------------------------------------------
+
+    def wake(self) -> None:
+        """A message was settled while the flush timer rested."""
+        self._core.awake(time.monotonic())
+        self._remind()
+
+    def confirm(self, held: HeldLease, offset: int) -> "asyncio.Future[None]":
+        ticket = self._core.confirm(time.monotonic(), held, offset)
+        future: asyncio.Future[None] = self._line.loop.create_future()
+        ticket.call = lambda: _settle(future, ticket)
+        self._turn()
+        if ticket.done:
+            _settle(future, ticket)
+        return future
+
+    # -- driving ------------------------------------------------------------------------------------
+
+    async def _next(self, most: int, timeout: float | None) -> HeldLease | None:
+        """A lease whose view is to be walked; None when nothing came in time or the consumer was closed."""
+        end = NEVER if timeout is None else time.monotonic() + timeout
+        if not self._closed and not self.asleep:
+            self._core.flush(time.monotonic())
+        while not self._closed:
+            held = self._core.take(time.monotonic(), most)
+            self._core.pump(time.monotonic())
+            self._turn()
+            if held is not None:
+                return held
+            if self._core.failed:
+                raise self._core.failed
+            if not await self._wait(end):
+                return None
+        return None
+
+    async def _wait(self, end: float) -> bool:
+        """Until something happened; False when `end` came first."""
+        self._news.clear()
+        left = end - time.monotonic()
+        if left <= 0:
+            await asyncio.sleep(0)
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if end == NEVER else left):
+                await self._news.wait()
+        return True
+
+    def _turn(self) -> None:
+        """Something came, or may have to go."""
+        core = self._core
+        if time.monotonic() >= core.next_deadline():
+            core.due(time.monotonic())
+        while core.outbox:
+            asks, core.outbox = core.outbox, []
+            now = time.monotonic()
+            for ask in asks:
+                self._line.session.submit(now, Call(ask.kind, ask.body, ask.to, now + ask.timeout_s, _answering(ask), single=True))
+            self._line.flush()
+        self._remind()
+        self._news.set()
+
+    def _remind(self) -> None:
+        when = self._core.next_deadline()
+        if when == self._timer_at:
+            return
+        if self._timer:
+            self._timer.cancel()
+        self._timer_at, self._timer = when, None
+        if when != NEVER:
+            self._timer = self._line.loop.call_later(max(0.0, when - time.monotonic()), self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer, self._timer_at = None, NEVER
+        self._turn()
+
+    def _pushed(self, kind: int, body: Any) -> None:
+        if kind == Kind.ASSIGNED and isinstance(body, AssignedPush):
+            self._core.push(time.monotonic(), body)
+
+    def _ack_polled(self) -> None:
+        for held, view in self._polled:
+            ack_all(held, view)
+        self._polled = []
+
+    def _ack_current(self) -> None:
+        held, self._current = self._current, None
+        if held is not None and held.cursor:
+            last = held.view[held.cursor - 1]
+            if last.offset not in held.decided:
+                held.acked.append(last.offset)
+
+
+def _answering(ask: Ask) -> Any:
+    return lambda call: ask.then(time.monotonic(), call.reply, call.frames, call.error)
+
+
+def _settle(future: "asyncio.Future[None]", ticket: Ticket) -> None:
+    if future.done():
+        return
+    if ticket.error:
+        future.set_exception(ticket.error)
+    else:
+        future.set_result(None)
