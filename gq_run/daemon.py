@@ -31,6 +31,7 @@ import zmq
 
 from gq_proto import __version__, messages
 from gq_proto.errors import BadConfig, GoQueueError, Locked
+from gq_proto.memory import keep_freed_memory
 from gq_proto.names import check_name
 from gq_run import exporter, logs, options, paths, ready, settings
 from gq_run.caller import Caller
@@ -66,6 +67,7 @@ class Daemon:
     """What an App gets. Its data directory is locked; `server` is bound when App.start() is called."""
 
     def __init__(self, name: str, config: Config, data_dir: str, node_id: str, lock: int) -> None:
+        keep_freed_memory()
         self.name = name                     # "metad", "logd", ...
         self.config = config
         self.data_dir = data_dir
