@@ -34,6 +34,7 @@ from gq_proto.names import DLQ_SUFFIX, check_name, is_dlq, is_internal, topic_of
 
 EPOCH_MAX: Final = 0x7FFF          # of a producer: an i16 in the record format
 ENDPOINTS_MAX: Final = 16
+ENDPOINT_LENGTH_MAX: Final = 300
 MARGIN_S: Final = 0.2              # an answer leaves so long before its caller gives up, or
 MARGIN_SHARE: Final = 0.1          # this share of the caller's patience, whichever is less
 HEARD_S: Final = 2 * limits.LONG_POLL_MS_MAX / 1000     # a daemon that asked nothing for longer counts as down
@@ -333,8 +334,8 @@ class Core:
     def _register(self, turn: Turn, call: Call, body: messages.Register) -> None:
         check_name("node", body.node_id)
         check_name("daemon", body.daemon)
-        if not 1 <= len(body.endpoints) <= ENDPOINTS_MAX:
-            raise BadRequest(f"{len(body.endpoints)} endpoints: register with 1 to {ENDPOINTS_MAX}")
+        if not 1 <= len(body.endpoints) <= ENDPOINTS_MAX or max(map(len, body.endpoints)) > ENDPOINT_LENGTH_MAX:
+            raise BadRequest(f"register with 1 to {ENDPOINTS_MAX} endpoints of up to {ENDPOINT_LENGTH_MAX} characters")
         key = (body.daemon, body.node_id)
         if key not in self.state.daemons and len(self.state.daemons) >= limits.DAEMONS_MAX:
             raise Busy(f"{limits.DAEMONS_MAX} daemons are registered")

@@ -20,8 +20,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-import crc32c
-
+from gq_proto.codec import crc32c
 from gq_proto.errors import Corrupt, DiskFull
 from gq_run.disk import Disk, File
 
@@ -155,7 +154,7 @@ class MetaLog:
 
 def frame(term: int, index: int, payload: bytes) -> bytes:
     head = _HEAD.pack(len(payload), 0, term, index)
-    crc = crc32c.crc32c(payload, crc32c.crc32c(head[8:], crc32c.crc32c(head[:4])))
+    crc = crc32c(payload, crc32c(head[8:], crc32c(head[:4])))
     return _HEAD.pack(len(payload), crc, term, index) + payload
 
 
@@ -169,6 +168,6 @@ def read_frame(data: bytes, position: int) -> Frame | None:
         return None
     payload = data[start:start + length]
     head = data[position:start]
-    if crc32c.crc32c(payload, crc32c.crc32c(head[8:], crc32c.crc32c(head[:4]))) != crc:
+    if crc32c(payload, crc32c(head[8:], crc32c(head[:4]))) != crc:
         return None
     return Frame(term, index, payload, start + length)

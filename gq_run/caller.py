@@ -13,11 +13,11 @@ from zmq.utils.monitor import recv_monitor_message
 
 from gq_proto import limits, messages
 from gq_proto.errors import GoQueueError, TimedOut, Unavailable
-from gq_run.loop import Loop
+from gq_run.loop import Loop, Timer
 from gq_run.server import Payload
 
 Done = Callable[[Any, list[zmq.Frame], GoQueueError | None], None]
-SWEEP_S = 0.05
+SWEEP_S = 0.05                   # deadlines this close together are seen to at once
 
 
 class Caller:
@@ -27,11 +27,12 @@ class Caller:
         self._loop, self._context, self.endpoint, self.token = loop, context, endpoint, token
         self._waiting: dict[int, tuple[float, Done]] = {}
         self._next_id = 1
-        self._sweeping = False
+        self._sweeper: Timer | None = None
         self.on_push: Callable[[int, Any], None] = lambda kind, body: None
         self.on_up: Callable[[], None] = lambda: None
         self.on_down: Callable[[], None] = lambda: None
         self.connected = False
+        self.refused = 0                         # messages that were no replies
         self._socket = context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -51,6 +52,8 @@ class Caller:
         self._loop.remove_reader(self._monitor)
         self._socket.disable_monitor()
         self._socket.close()
+        if self._sweeper:
+            self._sweeper.cancel()
         self._fail_all(Unavailable(f"the line to {self.endpoint} was closed"))
 
     def call(self, kind: messages.Kind, body: messages.Body, done: Done, frames: Sequence[Payload] = (), *,
@@ -67,10 +70,10 @@ class Caller:
             error = Unavailable(f"{self.endpoint} is not reachable")
             self._loop.post(lambda: done(None, [], error))
             return
-        self._waiting[id] = (self._loop.now() + timeout_s, done)
-        if not self._sweeping:
-            self._sweeping = True
-            self._loop.call_later(SWEEP_S, self._sweep)
+        deadline = self._loop.now() + timeout_s
+        self._waiting[id] = (deadline, done)
+        if self._sweeper is None or deadline < self._sweeper.when - SWEEP_S:
+            self._sweep_at(deadline)
 
     def _drain(self) -> None:
         while True:
@@ -82,13 +85,18 @@ class Caller:
 
     def _take(self, frames: list[zmq.Frame]) -> None:
         body, error = None, None
-        reply = messages.decode_reply(frames[0].buffer)
+        try:
+            reply = messages.decode_reply(frames[0].buffer)
+        except GoQueueError:
+            self.refused += 1                    # no reply: what it was about runs into its deadline
+            return
         try:
             body = messages.reply_body(reply)
         except GoQueueError as e:
             error = e
         if reply.id == 0:
-            self.on_push(reply.kind, body)
+            if error is None:
+                self.on_push(reply.kind, body)
             return
         waiting = self._waiting.pop(reply.id, None)
         if waiting:
@@ -111,10 +119,16 @@ class Caller:
             done(None, [], error)
 
     def _sweep(self) -> None:
+        self._sweeper = None
         now = self._loop.now()
         late = [id for id, (deadline, _) in self._waiting.items() if deadline <= now]
         for id in late:
             self._waiting.pop(id)[1](None, [], TimedOut(f"{self.endpoint} did not answer in time"))
-        self._sweeping = bool(self._waiting)
-        if self._sweeping:
-            self._loop.call_later(SWEEP_S, self._sweep)
+        if self._waiting:
+            self._sweep_at(min(deadline for deadline, _ in self._waiting.values()))
+
+    def _sweep_at(self, deadline: float) -> None:
+        """One timer for all that is unanswered, at the earliest deadline; idle long polls wake nobody."""
+        if self._sweeper:
+            self._sweeper.cancel()
+        self._sweeper = self._loop.call_at(max(deadline, self._loop.now() + SWEEP_S), self._sweep)

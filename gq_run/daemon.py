@@ -18,7 +18,6 @@ Exit codes: 0 asked to stop · 1 cannot start (one line says why: locked, addres
 import contextlib
 import fcntl
 import gc
-import importlib
 import os
 import secrets
 import signal
@@ -29,7 +28,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import zmq
 
-from gq_proto import __version__, messages
+from gq_proto import __version__, codec, messages
 from gq_proto.errors import BadConfig, GoQueueError, Locked
 from gq_proto.memory import keep_freed_memory
 from gq_proto.names import check_name
@@ -225,7 +224,7 @@ class Daemon:
 
     def status(self) -> messages.StatusReply:
         facts = {"metrics": self._metrics_address, "endpoints": self.endpoints, **self.facts()}
-        return messages.StatusReply(self.name, self.node_id, __version__, codec_name(), os.getpid(),
+        return messages.StatusReply(self.name, self.node_id, __version__, codec.NAME, os.getpid(),
                                     time.monotonic() - self._started, self.is_ready, self.detail, facts)
 
 
@@ -290,14 +289,6 @@ def settle_node_id(data_dir: str, configured: str) -> str:
     if configured and configured != found:
         raise BadConfig(f"broker.nodeId is {configured} but {data_dir} belongs to node {found}: use that or another data directory")
     return found
-
-
-def codec_name() -> str:
-    """Which record codec runs: "compiled" or "pure"."""
-    try:
-        return str(importlib.import_module("gq_proto.codec").NAME)
-    except ImportError:
-        return "none"
 
 
 def _cluster_endpoint(address: str) -> str:

@@ -1,8 +1,8 @@
 """The HTTP endpoint of a daemon: /metrics for Prometheus, /health and /ready for probes.
 
-Owns one background thread, because rendering and slow clients must not hold up the loop. The numbers are read on the loop's
-thread (Registry.collect, by loop.post) and made into text here by prometheus_client. One request at a time, each with a
-time-out: bounded, whatever connects.
+Owns background threads, because rendering and slow clients must not hold up the loop. The numbers are read on the loop's
+thread (Registry.collect, by loop.post) and made into text here by prometheus_client. A few connections at a time, each with a
+time-out, others are closed: bounded, whatever connects.
 """
 
 import socket
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from gq_run.loop import Loop
@@ -18,6 +18,7 @@ from gq_run.metrics import COUNTER, HISTOGRAM, Histogram, Metric, Registry
 
 CLIENT_S: Final = 2.0        # a client's patience with which we put up
 COLLECT_S: Final = 5.0       # the loop's
+CONNECTIONS_MAX: Final = 8
 Collected = dict[Metric, list[tuple[tuple[str, ...], float | Histogram]]]
 
 
@@ -30,10 +31,11 @@ class Exporter:
         self._http = _Http((host, port), _Handler, self)
         bound_host, bound_port = self._http.server_address[:2]
         self.address = f"[{bound_host!s}]:{bound_port}" if ":" in str(bound_host) else f"{bound_host!s}:{bound_port}"
-        self._thread = threading.Thread(target=self._http.serve_forever, name="metrics", daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), name="metrics", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
+        """On the loop's thread, when it runs no more."""
         self._http.shutdown()
         self._http.server_close()
 
@@ -94,9 +96,13 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return buckets
 
 
-class _Http(HTTPServer):
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True        # a stop waits for no client
+    block_on_close = False
+
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], exporter: Exporter) -> None:
         self.exporter = exporter
+        self._free = threading.Semaphore(CONNECTIONS_MAX)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, handler)
@@ -105,6 +111,18 @@ class _Http(HTTPServer):
         self.socket.bind(self.server_address)      # HTTPServer's own asks DNS for a name that nobody needs
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is no news."""

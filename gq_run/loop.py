@@ -96,7 +96,7 @@ class Loop:
             call = self._readers.get(source)
             if call:
                 call()
-        while self._posted:
+        for _ in range(len(self._posted)):       # what they post themselves waits for the next turn: sockets come between
             self._posted.popleft()()
         for hook in self._hooks:
             hook()

@@ -237,7 +237,7 @@ class _Loader(yaml.SafeLoader):
 
 def _parser(program: str, options: Sequence[Option]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        f"gq_{program}", allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        f"gq_{program}", allow_abbrev=False,
         description=f"The {program} daemon of GoQueue. It stays in the foreground; a supervisor keeps it.",
         epilog=f"The first of flag, environment (GOQUEUE_...) and config file counts. Config file: --config, ${CONFIG_ENV}, "
                f"or {CONFIG_NAME} in the data directory.")
