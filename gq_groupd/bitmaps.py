@@ -71,7 +71,8 @@ def first_of(ranges: list[int], n: int) -> list[int]:
 
 def clipped(ranges: list[int], low: int, high: int) -> tuple[BitMap64, list[int]]:
     """What of ranges lies in [low, high), and the ranges that stick out, whole parts: never fills more than the span."""
-    inside, outside = BitMap64(), []
+    inside = BitMap64()
+    outside: list[int] = []
     for at in range(0, len(ranges), 2):
         a, b = ranges[at], ranges[at] + ranges[at + 1]
         if a >= low and b <= high:

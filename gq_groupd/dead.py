@@ -31,6 +31,7 @@ class Dead:
         self.stage = "idle"
         self.scan = True            # an earlier try may have written copies
         self.ticket = 0             # of the intent
+        self.rest_until_ms = 0
 
     def step(self, event: str) -> None:
         self.stage = step(DEAD, self.stage, event)

@@ -199,4 +199,5 @@ encode = _encoder.encode
 
 def decode(value: bytes) -> AnyEntry:
     """msgspec.DecodeError for what no release wrote: the journal is not ours, or newer."""
-    return _decoder.decode(value)
+    entry: AnyEntry = _decoder.decode(value)
+    return entry

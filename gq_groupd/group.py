@@ -39,8 +39,7 @@ class Group:
         self.pieces: dict[Key, list[bytes]] = {}    # of part snapshots, at replay
         self.empty_since_us = empty_since_us
         self.snapshot_at = 0
-        self.placing: dict[Key, str] = {}       # parts not made yet: their topic
-        self.placing_asked: set[Key] = set()
+        self.placing: dict[Key, int] = {}       # parts not made yet: where they will start, -1 not known
         self.parked: deque[Any] = deque()       # serving.Parked
         self.changed = False                    # since the last export
         self.export_ms: int | None = None

@@ -48,14 +48,15 @@ class Lease:
         """Its first n messages."""
         return bitmap_of(first_of(self.ranges, n))
 
-    def index_of(self, offset: int) -> int:
-        """Where offset stands in the order of serving."""
+    def first_open(self) -> int:
+        """Where the first open message stands in the order of serving."""
         at = 0
         for low, count in zip(self.ranges[::2], self.ranges[1::2]):
-            if low <= offset < low + count:
-                return at + offset - low
+            offset = self.open.next_set_bit(low)
+            if offset is not None and offset < low + count:
+                return int(at + offset - low)
             at += count
-        raise AssertionError(f"offset {offset} is not in lease {self.id}")
+        return self.total
 
     def reach_of(self, messages: BitMap64) -> int:
         """How many leading messages of the lease reach over all of `messages`."""
@@ -86,7 +87,7 @@ class Lease:
         if not self.open:
             return
         if self.clocks:
-            first = self.index_of(self.open.min()) if len(self.ranges) == 2 else 0
+            first = self.first_open()
             self.clocks = [clock for clock in self.clocks if clock[0] > first]
             deadline_ms = max(deadline_ms, self.clocks[-1][1]) if self.clocks else deadline_ms
         self.clocks.append((started, deadline_ms))

@@ -56,7 +56,8 @@ class Part:
         self.lanes = Lanes(start)
         self.end, self.log_start = start, 0
         self.stage = "unseen"
-        self.new_epoch = -1                     # seen, its start not yet asked about
+        self.new_epoch = -1                     # seen, the end of the last one not yet known; with what was said of it
+        self.new_end = self.new_log_start = 0
         self.asking: set[str] = set()
         self.rest_until_ms = 0                  # an ask failed
         self.handover: tuple[str, int] | None = None   # old owner, until
@@ -87,6 +88,14 @@ class Part:
         if first > self.acked.below:
             self.acked.settle_below(first)
         return int(first)
+
+    def lost_below(self, log_start: int) -> int:
+        """Deliverable and not acked below log_start; where nothing was scanned yet, all offsets that are not acked."""
+        lost = self.open.range_cardinality(0, log_start) + len(within(self.anchors.all(), 0, log_start))
+        low = max(self.scanned, self.acked.below)
+        if low < log_start:
+            lost += log_start - low - self.acked.ahead.range_cardinality(low, log_start)
+        return int(lost)
 
     # -- the log's runs -------------------------------------------------------------------------
 

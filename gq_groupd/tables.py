@@ -9,7 +9,8 @@ from typing import Final
 Table = dict[str, dict[str, str]]
 
 MESSAGE: Final[Table] = {
-    "ready": {"lease": "leased", "late ack": "acked", "late reject": "dead", "mark ack": "acked", "gone": "expired", "mark unack": "ready"},
+    "ready": {"lease": "leased", "late ack": "acked", "late reject": "dead",
+              "mark ack": "acked", "gone": "expired", "mark unack": "ready"},
     "leased": {"ack": "acked", "nack": "retrying", "time out": "ready", "lose": "ready", "back off": "retrying",
                "use up": "dead", "reject": "dead", "release": "ready", "extend": "leased", "mark ack": "acked",
                "mark unack": "ready", "gone": "expired"},

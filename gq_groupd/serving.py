@@ -1,0 +1,147 @@
+"""Polls: composing leases from what is free, and the polls that wait for something to be.
+
+A reply holds at most one message with failures behind it (as a lease of its own) and then whole stretches of others, partition
+by partition, beginning behind where the member's last one ended. Who has max_in_flight messages waits.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+from gq_groupd import entries as e
+from gq_groupd.desk import Desk
+from gq_groupd.effects import Call, Fail, Reply
+from gq_groupd.group import Group, Member
+from gq_groupd.members import Members
+from gq_groupd.part import Part, Pick
+from gq_groupd.settling import Settling
+from gq_proto import limits
+from gq_proto.errors import UnknownMember
+from gq_proto.messages import Lease, Poll, PollReply, SettleResult
+
+PARKED_MAX = 16             # polls of one member that wait; an older one is answered with nothing
+ANSWER_EARLY_MS = 20        # before the caller gives up
+
+
+class Parked(NamedTuple):
+    """`after`: the ticket its settles need."""
+
+    call: Call
+    member: str
+    settled: list[SettleResult]
+    until_ms: int
+    after: int
+
+
+class Serving:
+    def __init__(self, desk: Desk, settling: Settling, members: Members) -> None:
+        self._desk, self._settling, self._members = desk, settling, members
+
+    def poll(self, call: Call, group: Group, member: Member) -> None:
+        body: Poll = call.body
+        settled = self._settling.settle(group, member.id, body.settle) if body.settle else []
+        if body.progress:
+            self._settling.progress(group, member.id, body.progress)
+        now = self._desk.now_ms
+        wait = min(body.max_wait_ms, limits.LONG_POLL_MS_MAX, int(call.deadline * 1000) - now - ANSWER_EARLY_MS)
+        parked = Parked(call, member.id, settled, now + max(wait, 0), self._desk.pending() if body.settle else 0)
+        if self._answer(group, parked) or self._expire(group, parked):
+            return
+        group.parked.append(parked)
+        self._bound(group, member)
+        self._desk.at(parked.until_ms, partial(self._overdue, group, parked))
+
+    def serve(self, group: Group) -> None:
+        """Something may be there for who waits."""
+        for parked in list(group.parked):
+            if self._answer(group, parked):
+                group.parked.remove(parked)
+
+    def drop(self, group: Group, member: str) -> None:
+        """The member is gone: its polls fail."""
+        for parked in [parked for parked in group.parked if parked.member == member]:
+            group.parked.remove(parked)
+            self._desk.emit(Fail(parked.call, UnknownMember("the session ended: join again"), parked.after))
+
+    def forget_peer(self, group: Group, peer: bytes) -> None:
+        """Nobody reads there any more."""
+        for parked in [parked for parked in group.parked if parked.call.peer == peer]:
+            group.parked.remove(parked)
+
+    def _bound(self, group: Group, member: Member) -> None:
+        mine = [parked for parked in group.parked if parked.member == member.id]
+        if len(mine) > PARKED_MAX:
+            group.parked.remove(mine[0])
+            self._reply(group, mine[0], [])
+
+    def _overdue(self, group: Group, parked: Parked) -> None:
+        if parked in group.parked:
+            group.parked.remove(parked)
+            self._reply(group, parked, [])
+
+    def _expire(self, group: Group, parked: Parked) -> bool:
+        if parked.until_ms > self._desk.now_ms:
+            return False
+        self._reply(group, parked, [])
+        return True
+
+    def _answer(self, group: Group, parked: Parked) -> bool:
+        member = group.members.get(parked.member)
+        if member is None or group.paused:
+            return False
+        leases = self._compose(group, member, parked.call.body)
+        if leases:
+            self._reply(group, parked, leases)
+        return bool(leases)
+
+    def _reply(self, group: Group, parked: Parked, leases: list[Lease]) -> None:
+        after = parked.after if parked.after > self._desk.confirmed else 0
+        self._desk.emit(Reply(parked.call, PollReply(leases, parked.settled, group.generation, group.paused), after))
+
+    # -- composing ----------------------------------------------------------------------------------
+
+    def _compose(self, group: Group, member: Member, body: Poll) -> list[Lease]:
+        room = min(max(body.max_messages, 1), self._desk.settings.max_in_flight - member.in_flight)
+        leases: list[Lease] = []
+        retried = False
+        count = len(member.keys)
+        for step in range(count):
+            if room <= 0:
+                break
+            part = group.parts.get(member.keys[(member.turn + step) % count])
+            if part is None or not part.serving or part.handover or not part.servable():
+                continue
+            pick = None if retried else part.take_retry()
+            if pick:
+                retried = True
+                leases.append(self._grant(part, member, pick, body))
+                room -= 1
+            pick = part.take(room)
+            if pick:
+                leases.append(self._grant(part, member, pick, body))
+                room -= leases[-1].ranges[1] if len(leases[-1].ranges) == 2 else sum(leases[-1].ranges[1::2])
+                member.turn = (member.turn + step + 1) % count
+            self._desk.touch(part)
+        return leases
+
+    def _grant(self, part: Part, member: Member, pick: Pick, body: Poll) -> Lease:
+        desk, group = self._desk, part.group
+        visibility = body.visibility_ms if body.visibility_ms > 0 else desk.config(part).visibility_ms
+        visibility = min(max(visibility, 1), limits.VISIBILITY_MS_MAX)
+        id, random = desk.next_lease, desk.rand32()
+        desk.next_lease += 1
+        deadline_us = desk.wall_us + visibility * 1000 if body.hold else 0
+        desk.commit(group, e.Granted(group.number, part.topic_id, part.partition, id, random, member.id, part.epoch,
+                                     pick.delivery, pick.ranges, visibility, deadline_us, body.hold, pick.anchor))
+        lease = desk.state.leases[id]
+        lease.named_ms = desk.now_ms
+        if body.hold:
+            lease.clocks = [(lease.total, desk.now_ms + visibility)]
+            self._settling.arm(lease)
+        return Lease(id, random, part.topic_id, part.topic, part.partition, part.epoch, pick.delivery, pick.ranges, visibility)
+
+    def undelivered(self, call: Call, body: PollReply) -> None:
+        """Leases that never reached anybody."""
+        for lease in body.leases:
+            held = self._desk.state.leases.get(lease.lease)
+            if held and held.open:
+                self._settling.give_back(held, held.open.copy())
