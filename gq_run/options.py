@@ -221,7 +221,12 @@ def _checked(option: Option, raw: object, source: str) -> str | int | bool:
 
 
 class _Loader(yaml.SafeLoader):
-    """A key written twice is an error, not the last one's win."""
+    """Scalars stay as they are written, but for null: options know their types, and YAML's guesses (off, 010, 1:30) surprise.
+    A key written twice is an error, not the last one's win."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag == "tag:yaml.org,2002:null"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()}
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -232,7 +237,7 @@ class _Loader(yaml.SafeLoader):
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"the key {key} is there twice", key_node.start_mark)
             seen.add(key)
-        return super().construct_mapping(node, deep)
+        return {key.value: self.construct_object(value, deep) for key, value in node.value}
 
 
 def _parser(program: str, options: Sequence[Option]) -> argparse.ArgumentParser:
@@ -244,11 +249,15 @@ def _parser(program: str, options: Sequence[Option]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gq_{program} {__version__}")
     parser.add_argument("--config", metavar="FILE", help="YAML config file", default=argparse.SUPPRESS)
     for option in options:
-        limits = f" ({option.range})" if option.range else f" ({', '.join(option.choices)})" if option.choices else ""
         shown = option.show(option.default) if option.default != "" else "none"
         parser.add_argument(option.flag, dest=option.key, metavar=option.kind.upper(), default=argparse.SUPPRESS,
-                            help=f"{option.help}{limits} [{shown}] [${option.env}]".replace("%", "%%"))
+                            help=f"{option.help}{_legal(option)} [{shown}] [${option.env}]".replace("%", "%%"))
     return parser
+
+
+def _legal(option: Option) -> str:
+    legal = option.range or ", ".join(option.choices)
+    return f" ({legal})" if legal else ""
 
 
 # -- values ------------------------------------------------------------------------------
@@ -333,6 +342,5 @@ def sample(options: Sequence[Option], head: str) -> str:
             lines += ([""] if depth == 0 else []) + ["  " * depth + sections[depth] + ":"]
         open_sections = sections
         pad = "  " * len(sections)
-        limits = f" ({option.range})" if option.range else f" ({', '.join(option.choices)})" if option.choices else ""
-        lines.append(f"{pad}{name}: ${{{option.env}:{option.show(option.default)}}}  # {option.help}{limits}")
+        lines += [f"{pad}# {option.help}{_legal(option)}", f"{pad}{name}: ${{{option.env}:{option.show(option.default)}}}"]
     return "\n".join(lines) + "\n"
