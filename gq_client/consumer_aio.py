@@ -63,9 +63,10 @@ class AsyncConsumer:
         """Messages until none came for `timeout` seconds."""
         ack, now = self.options.ack, time.monotonic
         while True:
-            held = self._current = await self._next(VIEW, timeout)
+            held = await self._next(VIEW, timeout)
             if held is None:
                 return
+            self._current = held
             for message in held.view:
                 held.cursor += 1
                 held.at = now()
@@ -74,6 +75,7 @@ class AsyncConsumer:
                 yield message
                 if ack == "auto" and message.offset not in held.decided:
                     held.acked.append(message.offset)
+            self._current = None
 
     async def poll(self, max_messages: int = limits.POLL_MESSAGES, timeout: float | None = None) -> list[Message]:
         """Up to so many messages, [] when none comes for `timeout` seconds. All returned count as started."""

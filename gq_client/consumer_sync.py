@@ -72,13 +72,7 @@ class Consumer:
 
     def messages(self, timeout: float | None = None) -> Iterator[Message]:
         """Messages until none came for `timeout` seconds."""
-        walk = {"auto": _walk_auto, "manual": _walk, "none": _walk_none}[self.options.ack]
-        while True:
-            held = self._next(VIEW, timeout)
-            if held is None:
-                return
-            self._current = held
-            yield from walk(held)
+        return {"auto": self._walk_auto, "manual": self._walk, "none": self._walk_none}[self.options.ack](timeout)
 
     def poll(self, max_messages: int = limits.POLL_MESSAGES, timeout: float | None = None) -> list[Message]:
         """Up to so many messages, [] when none comes for `timeout` seconds. All returned count as started."""
@@ -220,6 +214,36 @@ class Consumer:
         self._carry()
         self._line.wire.drain()
 
+    def _walk(self, timeout: float | None) -> Iterator[Message]:
+        now = time.monotonic
+        while held := self._next(VIEW, timeout):
+            for message in held.view:
+                held.cursor += 1
+                held.at = now()
+                yield message
+
+    def _walk_auto(self, timeout: float | None) -> Iterator[Message]:
+        now = time.monotonic
+        while held := self._next(VIEW, timeout):
+            self._current, acked, decided = held, held.acked, held.decided
+            for message in held.view:
+                held.cursor += 1
+                held.at = now()
+                yield message
+                if message.offset not in decided:
+                    acked.append(message.offset)
+            self._current = None
+
+    def _walk_none(self, timeout: float | None) -> Iterator[Message]:
+        now = time.monotonic
+        while held := self._next(VIEW, timeout):
+            acked = held.acked
+            for message in held.view:
+                held.cursor += 1
+                held.at = now()
+                acked.append(message.offset)
+                yield message
+
     def _ack_polled(self) -> None:
         for held, view in self._polled:
             ack_all(held, view)
@@ -303,29 +327,3 @@ class Consumer:
 def _answering(ask: Ask) -> Any:
     return lambda call: ask.then(time.monotonic(), call.reply, call.frames, call.error)
 
-
-def _walk(held: HeldLease) -> Iterator[Message]:
-    now = time.monotonic
-    for message in held.view:
-        held.cursor += 1
-        held.at = now()
-        yield message
-
-
-def _walk_auto(held: HeldLease) -> Iterator[Message]:
-    now, acked, decided = time.monotonic, held.acked, held.decided
-    for message in held.view:
-        held.cursor += 1
-        held.at = now()
-        yield message
-        if message.offset not in decided:
-            acked.append(message.offset)
-
-
-def _walk_none(held: HeldLease) -> Iterator[Message]:
-    now, acked = time.monotonic, held.acked
-    for message in held.view:
-        held.cursor += 1
-        held.at = now()
-        acked.append(message.offset)
-        yield message

@@ -1,0 +1,290 @@
+"""Groups when something breaks: kill -9 of daemons and consumers, power loss, retention, stopped processes."""
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gq_proto import codec
+from tests.system.groups import (
+    FAST,
+    Worker,
+    dead_letters,
+    delete_before,
+    describe,
+    drain,
+    eventually,
+    make_topic,
+    nothing_comes,
+    numbers,
+    offsets,
+    origin,
+    part_of,
+    put,
+    read_all,
+    total,
+)
+from tests.system.harness import Node
+
+HOLES = 200_000
+
+
+@pytest.fixture
+def fast(start_node: Callable[..., Node]) -> Node:
+    return start_node(config=FAST)
+
+
+def test_acked_ones_stay_away_and_all_others_come_back_after_kill_9(start_node: Callable[..., Node]) -> None:
+    node = start_node(config=FAST + "  maxInFlight: 1000000\n")
+    with node.client() as client:
+        topic = make_topic(client, "holes", 1)
+        put(client, topic, numbers(0, HOLES))
+        with client.consumer("holes", "holes-g", ack="manual") as consumer:
+            for message in consumer:
+                if message.offset % 2:
+                    message.ack()
+                if message.offset == HOLES - 1:
+                    break
+            consumer.flush()
+        node.crash()
+        assert total(client, "holes-g", "lag") == HOLES // 2
+        with client.consumer("holes", "holes-g", ack="manual") as consumer:
+            again = drain(consumer, HOLES // 2, 60)
+            assert offsets(again) == list(range(0, HOLES, 2))
+            assert nothing_comes(consumer)
+            consumer.flush()
+        eventually(lambda: total(client, "holes-g", "lag") == 0, "nothing is left")
+
+
+def test_power_loss_cuts_acked_messages_off_and_what_comes_in_their_place_is_delivered(fast: Node) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "cut", 1)
+        put(client, topic, numbers(0, 100))
+        with client.consumer("cut", "cut-g", ack="manual") as consumer:
+            drain(consumer, 100)
+            consumer.flush()
+        node.kill9()
+        cut_log(node, "cut", 60)
+        node.start()
+        put(client, topic, [b"new-%d" % i for i in range(80)])
+        expected = [m.value for m in read_all(client, topic)][60:]
+        assert expected == [b"new-%d" % i for i in range(80)]
+        with client.consumer("cut", "cut-g", ack="manual") as consumer:
+            assert [m.value for m in drain(consumer, 80)] == expected
+            assert nothing_comes(consumer)
+
+
+def cut_log(node: Node, topic: str, offset: int) -> None:
+    """What a power loss leaves: the log up to `offset`, what is derived from it and its checkpoint as they were or gone."""
+    folder: Path = node.data / "logs" / topic / "0"
+    log = max(folder.glob("*.log"))
+    data = log.read_bytes()
+    position = codec.locate(data, 0, offset)
+    assert position > 0
+    log.write_bytes(data[:position])
+    for path in folder.iterdir():
+        if path.suffix in (".index", ".timeindex", ".runs", ".due", ".txnindex") or path.name == "checkpoint":
+            path.unlink()
+
+
+@pytest.mark.parametrize("how", ["nack", "expire", "kill"])
+def test_the_third_failure_dead_letters_once_over_restarts_and_neighbours_live(fast: Node, how: str) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "poison", 1, visibilityMs=400 if how == "expire" else 30_000, backoffBaseMs=20)
+        put(client, topic, numbers(0, 20))
+        for attempt in (1, 2, 3):
+            fail_once(node, client, how, attempt)
+            node.crash("groupd")
+        letters = eventually(lambda: dead_letters(client, "poison"), "it is in the dead letters", 30)
+        with client.consumer("poison", "poison-g", ack="manual") as consumer:
+            rest = drain(consumer, 19)
+            assert offsets(rest) == [o for o in range(20) if o != 7]
+            consumer.flush()
+        eventually(lambda: total(client, "poison-g", "lag") == 0, "all is done")
+        assert len(dead_letters(client, "poison")) == len(letters) == 1
+        said = origin(letters[0])
+        assert (said["topic"], said["partition"], said["offset"], said["count"], said["group"]) == (
+            "poison", "0", "7", "3", "poison-g")
+        assert said["reason"] and abs(int(said["time"]) / 1e6 - time.time()) < 120
+
+
+def fail_once(node: Node, client: Any, how: str, attempt: int) -> None:
+    """Message 7 fails; what the app has not come to goes back uncounted."""
+    if how == "kill":
+        with Worker(node, "poison", "poison-g", "hang", session=1.0) as worker:
+            while int(worker.expect("got")[2]) != 7:
+                worker.go_on()
+            eventually(lambda: started(client), "groupd knows that it was started", 10)
+            worker.kill()
+        eventually(lambda: not describe(client, "poison-g").members, "the session ends", 10)
+        return
+    with client.consumer("poison", "poison-g", ack="manual", session=1.0) as consumer:
+        for message in consumer:
+            if message.offset != 7:
+                message.release()
+                continue
+            assert message.delivery == attempt
+            if how == "nack":
+                message.nack(sync=True)
+            else:
+                eventually(lambda: part_of(client, "poison-g").retrying or dead_letters(client, "poison"), "it expires", 10)
+            break
+
+
+def started(client: Any) -> bool:
+    """Two heartbeats have passed since."""
+    member = describe(client, "poison-g").members[0]
+    return member.age_ms < 150
+
+
+def test_a_crash_between_the_steps_of_a_dead_letter_leaves_one_copy(fast: Node) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "steps", 1, backoffBaseMs=1)
+        put(client, topic, numbers(0, 40))
+        rng = random.Random(7)
+        with client.consumer("steps", "steps-g", ack="manual") as consumer:
+            for message in drain(consumer, 40, ack=False):
+                message.reject("r")
+            for _ in range(6):
+                time.sleep(rng.random() * 0.05)      # somewhere among the steps, not for something
+                node.crash("groupd")
+            eventually(lambda: total(client, "steps-g", "lag") == 0, "all are dead letters", 30)
+        assert sorted(int(origin(letter)["offset"]) for letter in dead_letters(client, "steps")) == list(range(40))
+
+
+def test_a_killed_client_with_a_parked_poll_gets_no_lease(fast: Node) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "parked", 1)
+        with Worker(node, "parked", "parked-g", mode="shared", session=2.0) as worker, \
+                client.consumer("parked", "parked-g", mode="shared", ack="manual") as other:
+            eventually(lambda: len(describe(client, "parked-g").members) == 2, "both are members")
+            worker.kill()
+            put(client, topic, numbers(0, 10))
+            start = time.monotonic()
+            assert {m.delivery for m in drain(other, 10)} == {1}
+            assert time.monotonic() - start < 1.5, "nothing waited for the dead one's session"
+
+
+def test_what_a_killed_client_held_comes_back_within_its_session(fast: Node) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "held", 1, backoffBaseMs=1)
+        put(client, topic, numbers(0, 50))
+        with Worker(node, "held", "held-g", "hang", session=1.0) as worker:
+            worker.expect("got")
+            worker.kill()
+        with client.consumer("held", "held-g", ack="manual") as consumer:
+            start = time.monotonic()
+            messages = drain(consumer, 50, 10)
+            assert time.monotonic() - start < 4
+            assert all(m.delivery == 1 for m in messages if m.offset), "only what was started counts"
+
+
+def test_a_stopped_consumer_cannot_ack_what_others_have_and_joins_again(fast: Node) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "stopped", 1, visibilityMs=500, backoffBaseMs=1)
+        put(client, topic, numbers(0, 3))
+        with Worker(node, "stopped", "stopped-g", "late", session=1.0) as worker:
+            assert worker.expect("got")[2] == "0"
+            worker.kill(signal.SIGSTOP)
+            with client.consumer("stopped", "stopped-g", ack="manual", visibility=30) as other:
+                mine = drain(other, 3, 15, ack=False)
+                assert offsets(mine) == [0, 1, 2]
+                worker.kill(signal.SIGCONT)
+                worker.go_on()
+                assert worker.expect("refused")[1] == "stale_receipt"
+                for message in mine:
+                    message.ack(sync=True)
+            put(client, topic, numbers(3, 4))
+            assert worker.expect("got")[2] == "3", "it is a member again"
+            worker.go_on()
+            assert worker.expect("acked")[1] == "3"
+
+
+def test_ctrl_c_returns_leases_at_once(fast: Node) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "interrupt", 1)
+        put(client, topic, numbers(0, 100))
+        with Worker(node, "interrupt", "interrupt-g", "hang") as worker:
+            worker.expect("got")
+            worker.kill(signal.SIGINT)
+            assert total(client, "interrupt-g", "in_flight") == 0
+            with client.consumer("interrupt", "interrupt-g", ack="manual") as consumer:
+                assert {m.delivery for m in drain(consumer, 100, 3)} == {1}
+
+
+@pytest.mark.parametrize("who", ["groupd", "logd", "metad"])
+def test_consumers_work_on_over_a_daemons_crash(fast: Node, who: str) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "steady", 2)
+        seen: dict[tuple[int, int], int] = {}
+        with client.consumer("steady", "steady-g") as consumer:
+            for round_ in range(3):
+                for partition in range(2):
+                    put(client, topic, numbers(0, 500), partition)
+                for message in consumer.messages(timeout=20):
+                    key = message.partition, message.offset
+                    seen[key] = seen.get(key, 0) + 1
+                    if len(seen) == 1000 * round_ + 300:
+                        node.crash(who)
+                    if len(seen) == 1000 * (round_ + 1):
+                        break
+            consumer.flush(20)
+        eventually(lambda: total(client, "steady-g", "lag") == 0, "all is acked")
+        assert len(seen) == 3000
+
+
+def test_what_retention_took_is_skipped_and_said(fast: Node) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "fallen", 1, segmentBytes=65_536)
+        for _ in range(20):
+            put(client, topic, [b"x" * 1000] * 50)
+        with client.consumer("fallen", "fallen-g", ack="manual", max_poll=100) as consumer:
+            held = drain(consumer, 100, ack=False)
+            start = delete_before(client, topic, 0, 500)
+            assert 0 < start <= 500
+            eventually(lambda: part_of(client, "fallen-g").committed >= start, "the group goes on at the log start", 10)
+            for message in held:
+                message.ack()
+            rest = drain(consumer, 1000 - max(start, 100), 20)
+            assert offsets(rest)[0] == max(start, 100) and offsets(rest)[-1] == 999
+            consumer.flush()
+            part = eventually(lambda: (p := part_of(client, "fallen-g")).lag == 0 and p, "lag is none", 10)
+            assert part.expired > 0 and part.skipped_to == start
+
+
+def test_members_that_come_and_go_leave_one_owner_each(fast: Node) -> None:
+    node = fast
+    rng = random.Random(11)
+    with node.client() as client:
+        topic = make_topic(client, "storm", 8)
+        members: list[Any] = []
+        for _ in range(60):
+            if members and rng.random() < 0.45:
+                members.pop(rng.randrange(len(members))).close()
+            else:
+                members.append(client.consumer("storm", "storm-g"))
+        if not members:
+            members.append(client.consumer("storm", "storm-g"))
+
+        def owned() -> bool:
+            return sorted(a.partition for m in members for a in m.assignment) == list(range(8))
+        eventually(owned, "every partition has exactly one owner within three heartbeats", 2.0)
+        for partition in range(8):
+            put(client, topic, numbers(0, 5), partition)
+        got = [m for member in members for m in drain(member, 5 * len(member.assignment))]
+        assert len({(m.partition, m.offset) for m in got}) == 40
+        for member in members:
+            member.close()
