@@ -51,6 +51,7 @@ class Caller:
         self._loop.remove_reader(self._socket)
         self._loop.remove_reader(self._monitor)
         self._socket.disable_monitor()
+        self._monitor.close()
         self._socket.close()
         if self._sweeper:
             self._sweeper.cancel()
