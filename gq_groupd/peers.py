@@ -21,7 +21,7 @@ class Peers:
     def __init__(self, daemon: Daemon, directory: Directory) -> None:
         self._daemon, self._directory = daemon, directory
         self._lines: dict[str, Caller] = {}
-        self._metad_line: Caller | None = None
+        self._metad = daemon.caller(daemon.metad_endpoint())
         self.on_up: Callable[[str], None] = lambda node_id: None
 
     def refresh(self) -> None:
@@ -39,8 +39,7 @@ class Peers:
         for line in self._lines.values():
             line.close()
         self._lines.clear()
-        if self._metad_line:
-            self._metad_line.close()
+        self._metad.close()
 
     def leader_of(self, topic_id: int, partition: int) -> tuple[str, int] | None:
         """(node id, epoch); None while nobody leads it."""
@@ -81,12 +80,7 @@ class Peers:
         self.later(lambda: done(None, [], error))
 
     def to_metad(self, kind: Kind, body: Body, done: Done, timeout_s: float = 30.0) -> None:
-        self._metad().call(kind, body, done, timeout_s=timeout_s)
-
-    def _metad(self) -> Caller:
-        if self._metad_line is None:
-            self._metad_line = self._daemon.caller(self._daemon.metad_endpoint())
-        return self._metad_line
+        self._metad.call(kind, body, done, timeout_s=timeout_s)
 
 
 def _nearest(endpoints: Sequence[str]) -> str:
