@@ -12,6 +12,7 @@ from typing import Any
 import zmq
 
 from gq_client import node
+from gq_client.admin import Admin
 from gq_client.aio_line import AsyncLine
 from gq_client.consumer_aio import AsyncConsumer
 from gq_client.consumer_options import options_of
@@ -21,7 +22,7 @@ from gq_proto.errors import Closed
 from gq_proto.messages import Body, Kind
 
 
-class AsyncClient:
+class AsyncClient(Admin):
     """See gq_client.sync.Client for the arguments."""
 
     def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, token: str | bytes = b"",

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import zmq
 
 from gq_client import node
+from gq_client.admin import Admin
 from gq_client.consumer_options import options_of
 from gq_client.consumer_sync import Consumer
 from gq_client.line import TIMEOUT_S, Line, Operation, T
@@ -27,7 +28,7 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Client:
+class Client(Admin):
     """A node or cluster, named by `server` ("host:port" of any metad), or `data_dir`, or the environment (GOQUEUE_SERVER,
     GOQUEUE_DATA_DIR). `timeout`: seconds that a call waits, retries included, when it says nothing else."""
 
