@@ -122,12 +122,12 @@ class Core:
         """When due() has something to do; None: not by itself."""
         return min((*(p.until for p in self._pollers), *(u.deadline for u in self._unconfirmed)), default=None)
 
-    def restore(self, state: State) -> list[Effect]:
-        """The log did not take the last entries: go on from what it has. Followers know nothing newer and wait on."""
+    def restore(self, state: State, error: GoQueueError) -> list[Effect]:
+        """The log refused the last entries with `error`: go on from what it has. Followers know nothing newer and wait on."""
         lost = [u for u in self._unconfirmed if u.version > state.version]
         self._unconfirmed = [u for u in self._unconfirmed if u.version <= state.version]
         self.state, self._next_producer = state, state.producers_until
-        return [Fail(u.call, Unavailable("metad could not write this change: try again")) for u in lost]
+        return [Fail(u.call, error) for u in lost]
 
     def up(self, now: float) -> dict[tuple[str, str], bool]:
         """Of each registered daemon: was it heard of lately."""

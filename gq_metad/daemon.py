@@ -112,7 +112,7 @@ class MetaDaemon:
         self._daemon.log.error("cannot write the metadata log", extra=logs.fields(reason=error.message))
         self._answers = [Fail(answer.call, error) for answer in self._answers]
         self._log.close()
-        self._take(self._core.restore(self._recover()))
+        self._take(self._core.restore(self._recover(), error))
 
     def _written(self) -> None:
         if self._log.size > self._snapshot_bytes:
