@@ -9,7 +9,6 @@ Invariants a fake has to keep as well:
   OSError the file may be longer than `size`: truncate(size) makes it right again.
 - fileno() is a real descriptor that os.pread works on (codec.gather reads through it); a fake can use os.memfd_create.
 - sync() may run on another thread than append(); it covers what was appended before it began. Nobody closes a File meanwhile.
-- boot_id() changes when the machine lost power (then page cache is gone), not when only the process died.
 """
 
 import errno
@@ -20,7 +19,6 @@ from typing import Final
 
 Bytes = bytes | bytearray | memoryview
 IOV_MAX: Final = 1024            # Linux; POSIX promises 16, sysconf says which
-_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
 class File:
@@ -169,9 +167,7 @@ class Disk:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
-    def boot_id(self) -> str:
-        """Another text after every boot of the machine; "" where that is not known."""
-        try:
-            return self.read(_BOOT_ID).decode("ascii").strip()
-        except OSError:
-            return ""
+    def total_bytes(self, path: str) -> int:
+        """The size of the file system of `path`."""
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize

@@ -1,0 +1,248 @@
+"""LogCore: requests and time in, effects out. All that gq_logd decides; a Disk is its only way out.
+
+    core = LogCore(disk, data_dir, node_id, config)
+    while core.recover(now): ...              one partition a call
+    core.apply(metadata reply, now, wall_us)
+    core.handle(call, now)                    any number, then
+    core.turn(now, wall_us) -> effects        once: one write per partition, then the answers
+    core.synced(job, error, now)              the outcome of a Sync effect, followed by a turn
+    core.next_deadline(now, wall_us)          when the next turn is due though nothing came
+
+Owns the parts and their order within a turn: syncs and checkpoints that are due, expiry, retention, writes, what the writes moved
+(long polls, watches), deadlines.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from gq_logd import queries, retention
+from gq_logd.appends import Appends
+from gq_logd.catalog import Catalog
+from gq_logd.config import LogConfig
+from gq_logd.effects import Call, Effect, Fail, Remove, Reply
+from gq_logd.files import Files
+from gq_logd.partition import Partition
+from gq_logd.space import Space
+from gq_logd.syncs import Syncs
+from gq_logd.waiting import Fetches
+from gq_logd.watch import Watches
+from gq_proto.errors import BadRequest, GoQueueError, Unavailable, UnknownKind
+from gq_proto.messages import Body, DeleteBeforeReply, Kind, MetadataReply, PartitionsReply
+from gq_run.disk import Disk
+
+REMAKE_S: Final = 1.0            # between tries to make a partition that could not be made
+QUERIES: Final[dict[int, Callable[[Partition, Any], Body]]] = {
+    Kind.RUNS: queries.runs, Kind.DUE: queries.due, Kind.OFFSET_FOR_TIME: queries.offset_for_time,
+    Kind.END_OF_EPOCH: queries.end_of_epoch,
+}
+
+
+class LogCore:
+    """`clock` is for latencies that are only counted, never for a decision."""
+
+    def __init__(self, disk: Disk, data_dir: str, node_id: str, config: LogConfig,
+                 clock: Callable[[], float] = lambda: 0.0) -> None:
+        self.config = config
+        self._effects: list[Effect] = []
+        self.files = Files(disk, config.open_files_max)
+        self.catalog = Catalog(self.files, config, data_dir, node_id, self._effects)
+        self._space = Space(disk, data_dir, config.reserve_bytes)
+        self.appends = Appends(config, clock, self._effects)
+        self._fetches = Fetches(self._effects, self.catalog.get)
+        self._watches = Watches(self._effects, self.catalog.partitions)
+        self._syncs = Syncs(config, self._effects, self._sync_ended)
+        self._retention = retention.Retention()
+        self._to_recover: Iterator[Any] | None = None
+        self._now = 0.0
+        self._remake_at = 0.0
+        self.recovered = False
+
+    # -- start and end -------------------------------------------------------------------
+
+    def recover(self, now: float) -> bool:
+        """Recover the next partition; False when all are."""
+        if self._to_recover is None:
+            self._to_recover = self.catalog.found()
+        found = next(self._to_recover, None)
+        if found is None:
+            self.recovered = True
+            return False
+        partition = self.catalog.open(*found)
+        if partition:
+            self._syncs.wrote(partition, now)
+        return True
+
+    def close(self, now: float) -> None:
+        """An orderly end: everything is synced and saved, so that a start has nothing to scan."""
+        for partition in self.catalog.partitions.values():
+            if partition.online and not partition.log.syncing:
+                try:
+                    files, folders = partition.sync_begins(now)
+                    for file in files:
+                        file.sync()
+                    for folder in folders:
+                        self.files.disk.sync_dir(folder)
+                    partition.sync_ended(None)
+                    if partition.changed or partition.log.unclosed:
+                        partition.prepare()
+                        partition.checkpoint(now, least_bytes=1)
+                except OSError as e:
+                    partition.judge(e)
+        self.files.pool.close()
+
+    def apply(self, reply: MetadataReply, now: float, wall_us: int) -> None:
+        """What metad says. It is in force when this returns."""
+        gone = set(reply.deleted)
+        keys = [key for key in self.catalog.partitions if key[0] in gone]
+        self._changed(self.catalog.apply(reply), wall_us)
+        for key in keys:
+            self._watches.moved(key, always=True)
+
+    def _changed(self, partitions: Iterable[Partition], wall_us: int) -> None:
+        for partition in partitions:
+            key = (partition.topic_id, partition.number)
+            self._fetches.moved(partition)
+            if self.catalog.partitions.get(key) is partition:
+                self._watches.moved(key)
+                self._retain(partition, wall_us)
+            else:
+                self.appends.forget(partition, self._now)
+                self._syncs.forget(partition)
+                self._retention.forget(partition)
+
+    def synced(self, job: int, error: OSError | None, now: float) -> None:
+        self._now = now
+        self._syncs.synced(job, error, now)
+
+    # -- requests ------------------------------------------------------------------------
+
+    def handle(self, call: Call, now: float) -> None:
+        """One request; refusals become effects."""
+        try:
+            if not self.recovered:
+                raise Unavailable("gq_logd is still recovering its partitions")
+            self._dispatch(call, now)
+        except GoQueueError as e:
+            self._effects.append(Fail(call, e))
+
+    def _dispatch(self, call: Call, now: float) -> None:
+        kind = call.kind
+        if kind == Kind.PRODUCE:
+            self.appends.produce(call, now, self._find)
+        elif kind == Kind.FETCH:
+            self._fetches.fetch(call, now)
+        elif kind == Kind.WATCH:
+            self._watches.watch(call, now)
+        elif kind == Kind.PARTITIONS:
+            self._effects.append(Reply(call, self._partitions(call.body.topic_ids)))
+        else:
+            partition = self._find(call.topic_id, call.partition, call.epoch)
+            if kind == Kind.WRITE_MARKER:
+                self.appends.marker(call, now, partition)
+            elif kind == Kind.DELETE_BEFORE:
+                self._effects.append(Reply(call, self._delete_before(partition, call.body.offset, now)))
+            elif kind in QUERIES:
+                self._effects.append(Reply(call, self._answer(QUERIES[kind], partition, call.body)))
+            else:
+                raise UnknownKind(f"gq_logd does not serve request kind {kind}")
+
+    def _answer(self, query: Callable[[Partition, Any], Body], partition: Partition, body: Any) -> Body:
+        try:
+            return query(partition, body)
+        except OSError as e:
+            raise partition.judge(e) from None
+
+    def _find(self, topic_id: int, number: int, epoch: int) -> Partition:
+        partition = self.catalog.get(topic_id, number)
+        partition.check_epoch(epoch)
+        return partition
+
+    def _partitions(self, topic_ids: list[int]) -> PartitionsReply:
+        wanted = set(topic_ids)
+        return PartitionsReply([queries.info(partition) for key, partition in sorted(self.catalog.partitions.items())
+                                if not wanted or key[0] in wanted])
+
+    def _delete_before(self, partition: Partition, offset: int, now: float) -> Body:
+        """The log start moves for good before any file goes."""
+        log = partition.log
+        if offset > partition.high_watermark or offset < -1:
+            raise BadRequest(f"{partition.name} ends at {partition.high_watermark}: its start cannot become {offset}")
+        offset = partition.high_watermark if offset < 0 else offset
+        if offset > log.start:
+            try:
+                if offset == log.end and log.live.size:
+                    log.roll(log.end)
+                log.start = offset
+                partition.checkpoint(now, durable=True)
+                self._drop_below(partition, offset)
+            except OSError as e:
+                raise partition.judge(e) from None
+            self._moved(partition, always=True)
+            self._syncs.wrote(partition, now)
+        return DeleteBeforeReply(log.start)
+
+    def _drop_below(self, partition: Partition, offset: int) -> None:
+        self._effects += [Remove(path) for path in partition.drop_below(offset)]
+
+    # -- turns ---------------------------------------------------------------------------
+
+    def turn(self, now: float, wall_us: int) -> list[Effect]:
+        """Everything that is due and everything that was handed in; what the shell has to do for it."""
+        self._now = now
+        if self.appends.waiting:
+            for partition in self.appends.write(wall_us, self._space.may_publish(now)):
+                if partition.advance():
+                    self._moved(partition)
+                self._syncs.wrote(partition, now)
+                if partition.rolled:
+                    partition.rolled = False
+                    self._retain(partition, wall_us)
+                else:
+                    self._retention.wrote(partition)
+        self._syncs.start_due(now)
+        while (expired := self._retention.expired(wall_us)) is not None:
+            self._retain(expired, wall_us)
+        self._fetches.answer_moved()
+        self._watches.answer_moved()
+        self._fetches.expire(now)
+        self._watches.expire(now)
+        if self.catalog.broken and now >= self._remake_at:
+            self._remake_at = now + REMAKE_S
+            self._changed(self.catalog.retry(), wall_us)
+        effects = list(self._effects)
+        self._effects.clear()
+        return effects
+
+    def _moved(self, partition: Partition, always: bool = False) -> None:
+        self._fetches.moved(partition)
+        self._watches.moved((partition.topic_id, partition.number), always)
+
+    def _sync_ended(self, partition: Partition) -> None:
+        self.appends.synced(partition, self._now)
+        if partition.advance() or not partition.online:
+            self._moved(partition)
+
+    def _retain(self, partition: Partition, wall_us: int) -> None:
+        """Retention, and when to look again."""
+        if not partition.online:
+            return
+        try:
+            keep_from = retention.drop_to(partition, wall_us)
+            if keep_from > partition.log.segments[0].base:
+                self._drop_below(partition, keep_from)
+                self._moved(partition, always=True)
+                self._syncs.checkpoint_soon(partition, self._now)
+            self._retention.schedule(partition)
+        except OSError as e:
+            partition.judge(e)
+
+    def next_deadline(self, now: float, wall_us: int) -> float | None:
+        """Monotonic seconds; None when nothing is due by itself."""
+        found = [when for when in (self._syncs.next_deadline(), self._fetches.next_deadline(), self._watches.next_deadline())
+                 if when is not None]
+        expiry = self._retention.next_wall_us()
+        if expiry is not None:
+            found.append(now + max(expiry - wall_us, 0) / 1e6)
+        if self.catalog.broken:
+            found.append(self._remake_at)
+        return min(found, default=None)

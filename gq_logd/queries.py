@@ -1,0 +1,122 @@
+"""Questions about one partition that change nothing: Runs, Due, OffsetForTime, EndOfEpoch; and sizes of all.
+
+Owns no state. A question that would have to look at very much answers a part of it: next_offset says where to go on.
+"""
+
+from typing import Final
+
+from gq_logd.partition import Partition
+from gq_proto import messages
+from gq_proto import ranges as rng
+from gq_proto import record as rec
+from gq_proto.errors import BadRequest
+from gq_proto.limits import RUNS_MAX
+from gq_proto.runs import triples
+from gq_proto.segment import Derived, unpack_due
+
+DUE_MAX: Final = 100_000
+RUNS_LOOKED_AT_MAX: Final = 262_144      # of one request that finds few
+CONTROLS_MAX: Final = 1_024
+
+
+def runs(partition: Partition, asked: messages.Runs) -> messages.RunsReply:
+    """OffsetOutOfRange above the end; below the log start it begins there."""
+    if asked.lane not in range(-1, 5):
+        raise BadRequest(f"lane {asked.lane} is none: use 0-4, or -1 for all")
+    limit = max(min(asked.limit, RUNS_MAX), 1)
+    offset = max(asked.offset, partition.log.start)
+    partition.check_offset(offset)
+    end = partition.last_stable
+    found, following = _collect(partition, offset, end, asked.lane, limit)
+    found, following, controls = _with_controls(partition, found, offset, following)
+    return messages.RunsReply(found, following, partition.log.start, partition.high_watermark, end, partition.epoch, controls,
+                              partition.transactions.aborted_within(offset, following))
+
+
+def _collect(partition: Partition, offset: int, end: int, lane: int, limit: int) -> tuple[list[int], int]:
+    """(runs, where to go on) over as many segments as it takes."""
+    found: list[int] = []
+    looked = 0
+    while offset < end:
+        part = partition.log.find(offset)
+        if offset >= part.next_offset:
+            offset = partition.log.behind(part)
+            continue
+        got, following = part.runs(offset, min(end, part.next_offset), lane, limit - len(found) // 3)
+        found += got
+        looked += len(part.packed(Derived.RUNS)) // 9
+        offset = following if following > offset else part.next_offset
+        if len(found) >= 3 * limit or looked >= RUNS_LOOKED_AT_MAX:
+            break
+    return found, min(offset, end) if found or offset < end else end
+
+
+def _with_controls(partition: Partition, found: list[int], low: int, high: int) -> tuple[list[int], int, list[messages.Control]]:
+    """The bodies of the control records among the runs; fewer runs when they are too many."""
+    wanted = [number for offset, count, kind in triples(found) if rec.kind_flags(kind) & rec.CONTROL for number in (offset, count)]
+    if not wanted:
+        return found, high, []
+    recent = partition.recent_controls(wanted[0], wanted[-2] + wanted[-1])
+    if recent is not None:
+        return found, high, recent
+    if rng.count(wanted) > CONTROLS_MAX:
+        high = wanted[0] + CONTROLS_MAX if wanted[1] > CONTROLS_MAX else _cut(wanted)
+        found = [n for offset, count, kind in triples(found) if offset < high for n in (offset, min(count, high - offset), kind)]
+        wanted = rng.clip(wanted, 0, high)
+    return found, high, partition.read_controls(wanted)
+
+
+def _cut(wanted: list[int]) -> int:
+    """The offset before which there are CONTROLS_MAX control records at most, but some."""
+    seen = 0
+    for low, end in rng.pairs(wanted):
+        seen += end - low
+        if seen > CONTROLS_MAX:
+            return low
+    return wanted[-2] + wanted[-1]
+
+
+def due(partition: Partition, asked: messages.Due) -> messages.DueReply:
+    """Delayed records from an offset on, and the control records among them that decide about delays."""
+    limit = max(min(asked.limit, DUE_MAX), 1)
+    offset = max(asked.offset, partition.log.start)
+    partition.check_offset(offset)
+    end, found = partition.last_stable, list[int]()
+    following = end
+    for part in partition.log.walk(offset, end):
+        entries = unpack_due(bytes(part.packed(Derived.DUE))) if part.flags & rec.DELAYED else []
+        for at in range(0, len(entries), 2):
+            if offset <= entries[at] < end:
+                if len(found) >= 2 * limit:
+                    following = entries[at]
+                    break
+                found += entries[at:at + 2]
+        else:
+            continue
+        break
+    controls = [c for c in partition.controls_within(offset, following) if c.type in (3, 4)]
+    return messages.DueReply(found, following, controls, partition.epoch)
+
+
+def offset_for_time(partition: Partition, asked: messages.OffsetForTime) -> messages.OffsetForTimeReply:
+    """The first visible record at or after a time; the high watermark when there is none."""
+    mark = partition.high_watermark
+    for part in partition.log.walk(partition.log.start, mark):
+        if part.newest_us < asked.timestamp_us:
+            continue
+        found = part.first_at(asked.timestamp_us, partition.log.start)
+        if found and found[0] < mark:
+            return messages.OffsetForTimeReply(*found)
+    return messages.OffsetForTimeReply(mark, 0)
+
+
+def end_of_epoch(partition: Partition, asked: messages.EndOfEpoch) -> messages.EndOfEpochReply:
+    epoch, end = partition.epochs.end_of(asked.of, partition.log.end)
+    return messages.EndOfEpochReply(epoch, min(end, partition.log.end))
+
+
+def info(partition: Partition) -> messages.PartitionInfo:
+    return messages.PartitionInfo(
+        partition.topic_id, partition.topic, partition.number, partition.epoch, partition.leader, partition.online,
+        partition.log.start, partition.high_watermark, partition.last_stable, partition.log.size_bytes,
+        len(partition.log.segments), partition.problem)

@@ -1,0 +1,134 @@
+"""What a Fetch answers for one partition: bytes by offset or by ranges, and what in them is hidden.
+
+Owns no state. Everything that leaves was CRC-checked here; a damaged record ends the bytes before it, and is told as Corrupt with
+file and position when it is the one asked for (by offset) or as the status of its range.
+"""
+
+from collections.abc import Sequence
+
+from gq_logd.partition import Partition
+from gq_logd.segments import Damaged
+from gq_proto import ranges as rng
+from gq_proto.errors import BadRequest, GoQueueError
+from gq_proto.messages import Fetch, Fetched, FetchPart, RangeStatus
+
+Bytes = bytes | memoryview
+NOTHING: Bytes = b""
+
+
+def failed(partition: Partition | None, error: GoQueueError) -> Fetched:
+    """The answer for a part that cannot be served."""
+    fetched = Fetched(error.code, error.message)
+    if partition:
+        _limits(fetched, partition)
+    if isinstance(error, Damaged):
+        fetched.next_offset = error.next_offset
+    return fetched
+
+
+def by_offset(partition: Partition, offset: int, max_bytes: int, isolation: int, include_delayed: bool) -> tuple[Fetched, Bytes]:
+    """Whole records from `offset` on, as far as the segment and max_bytes go, but one at least if there is one."""
+    partition.check_offset(offset)
+    limit = partition.limit(isolation)
+    fetched = empty(partition, offset)
+    if offset >= limit:
+        return fetched, b""
+    part = partition.log.find(offset)
+    low = offset
+    if offset >= part.next_offset:          # lost at a power loss, and never given out again
+        part = partition.log.find(partition.log.behind(part))
+        low = part.base
+    if low < limit:
+        data, fetched.next_offset = part.read(low, limit, max_bytes)
+        _hide(fetched, partition, low, fetched.next_offset, isolation, include_delayed)
+    else:
+        data, fetched.next_offset = memoryview(b""), low
+    partition.stats.bytes_consumed += len(data)
+    return fetched, data
+
+
+def by_ranges(partition: Partition, ranges: Sequence[int], max_bytes: int, isolation: int,
+              include_delayed: bool) -> tuple[Fetched, Bytes]:
+    """Exactly these ranges, as many as fit into max_bytes: `covered` of them were answered."""
+    if not ranges:
+        raise BadRequest("a fetch names an offset or at least one range")
+    rng.check_ranges(ranges)
+    limit = partition.limit(isolation)
+    fetched = _limits(Fetched(0), partition)
+    wanted = rng.clip(ranges, partition.log.start, limit)
+    pieces: list[Bytes] = []
+    found: list[int] = []
+    damaged: list[int] = []
+    left = max_bytes
+    for part in partition.log.walk(wanted[0], wanted[-2] + wanted[-1]) if wanted else ():
+        inside = rng.clip(wanted, part.base, part.next_offset)
+        if inside and left > 0:
+            data, got, bad = part.gather(inside, left)
+            pieces.append(data)
+            found, damaged = rng.union(found, got), rng.union(damaged, bad)
+            left -= len(data)
+    whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    _judge(fetched, partition, ranges, limit, found, damaged)
+    if found:
+        _hide(fetched, partition, found[0], found[-2] + found[-1], isolation, include_delayed)
+    partition.stats.bytes_consumed += len(whole)
+    return fetched, whole
+
+
+def part_of(partition: Partition, part: FetchPart, left: int, body: Fetch) -> tuple[Fetched, Bytes]:
+    """One part of a Fetch; errors of the partition become its answer. `left`: bytes the whole reply may still grow by."""
+    try:
+        partition.check_epoch(part.epoch)
+        max_bytes = min(part.max_bytes, left)
+        if part.offset < 0:
+            return by_ranges(partition, part.ranges, max_bytes, body.isolation, body.include_delayed)
+        if max_bytes <= 0:
+            return empty(partition, part.offset), b""
+        return by_offset(partition, part.offset, max_bytes, body.isolation, body.include_delayed)
+    except GoQueueError as e:
+        return failed(partition, e), b""
+    except OSError as e:
+        return failed(partition, partition.judge(e)), b""
+
+
+def empty(partition: Partition, offset: int) -> Fetched:
+    """Nothing this time: the reader asks again."""
+    fetched = _limits(Fetched(0), partition)
+    fetched.next_offset = offset
+    return fetched
+
+
+def _limits(fetched: Fetched, partition: Partition) -> Fetched:
+    fetched.epoch, fetched.log_start = partition.epoch, partition.log.start
+    fetched.high_watermark, fetched.last_stable = partition.high_watermark, partition.last_stable
+    return fetched
+
+
+def _hide(fetched: Fetched, partition: Partition, low: int, high: int, isolation: int, include_delayed: bool) -> None:
+    if partition.may_hide(low, high):
+        fetched.hidden = partition.hidden(low, high, isolation, include_delayed)
+
+
+def _judge(fetched: Fetched, partition: Partition, ranges: Sequence[int], limit: int, found: Sequence[int],
+           damaged: Sequence[int]) -> None:
+    """A status per range, and how far the answer goes."""
+    lost = partition.log.lost_within(ranges[0], ranges[-2] + ranges[-1])
+    there = rng.union(rng.union(found, damaged), lost)
+    whole = True
+    for at in range(0, len(ranges), 2):
+        low, high = ranges[at], ranges[at] + ranges[at + 1]
+        inside = rng.clip(ranges[at:at + 2], partition.log.start, limit)
+        answered = rng.clip(there, low, high)
+        if low < partition.log.start or (lost and not rng.subtract(inside, lost) and inside):
+            status = RangeStatus.GONE
+        elif high > limit:
+            status = RangeStatus.NOT_YET
+        else:
+            status = RangeStatus.CORRUPT if rng.clip(damaged, low, high) else RangeStatus.OK
+        fetched.status.append(status)
+        if not whole:
+            continue
+        whole = answered == rng.clip(inside, 0, 2**63)
+        if whole or answered:
+            fetched.covered += 1
+            fetched.next_offset = high if whole else answered[-2] + answered[-1]

@@ -1,0 +1,131 @@
+"""Fetches that wait for more: a long poll is answered when enough bytes are there, or at its deadline with what there is.
+
+Owns who waits for which partition. A fetch is looked at again only when one of its partitions moved. Bound: WAITING_MAX fetches,
+more are answered at once with what there is.
+"""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from gq_logd import reading
+from gq_logd.effects import Call, Effect, Reply
+from gq_logd.partition import Partition
+from gq_proto.errors import GoQueueError
+from gq_proto.limits import FETCH_BYTES_MAX, LONG_POLL_MS_MAX
+from gq_proto.messages import Fetch, FetchPart, FetchReply
+
+WAITING_MAX: Final = 10_000
+FindPartition = Callable[[int, int], Partition]
+
+
+class Waiting:
+    __slots__ = ("call", "partitions")
+
+    def __init__(self, call: Call, partitions: list[Partition]) -> None:
+        self.call = call
+        self.partitions = partitions
+
+
+class Fetches:
+    def __init__(self, effects: list[Effect], find: FindPartition) -> None:
+        self._effects, self._find = effects, find
+        self._waiting: dict[Waiting, None] = {}
+        self._by_partition: dict[Partition, dict[Waiting, None]] = {}
+        self._deadlines: list[tuple[float, int, Waiting]] = []
+        self._order = count()
+        self._moved: dict[Waiting, None] = {}
+
+    def fetch(self, call: Call, now: float) -> None:
+        body: Fetch = call.body
+        if body.max_wait_ms <= 0 or len(self._waiting) >= WAITING_MAX or self._enough(body):
+            self._answer(call)
+            return
+        partitions = [self._find(part.topic_id, part.partition) for part in body.parts]
+        waiting = Waiting(call, partitions)
+        self._waiting[waiting] = None
+        for partition in partitions:
+            self._by_partition.setdefault(partition, {})[waiting] = None
+        when = min(now + min(body.max_wait_ms, LONG_POLL_MS_MAX) / 1000, call.deadline)
+        heapq.heappush(self._deadlines, (when, next(self._order), waiting))
+
+    def moved(self, partition: Partition) -> None:
+        """It has more to read, or something to tell: look at who waits for it, at the turn's end."""
+        waiting = self._by_partition.get(partition)
+        if waiting:
+            self._moved.update(waiting)
+
+    def answer_moved(self) -> None:
+        if self._moved:
+            moved, self._moved = self._moved, {}
+            for waiting in moved:
+                if waiting in self._waiting and self._enough(waiting.call.body):
+                    self._end(waiting)
+
+    def next_deadline(self) -> float | None:
+        while self._deadlines and self._deadlines[0][2] not in self._waiting:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def expire(self, now: float) -> None:
+        while self._deadlines and self._deadlines[0][0] <= now:
+            waiting = heapq.heappop(self._deadlines)[2]
+            if waiting in self._waiting:
+                self._end(waiting)
+
+    def _end(self, waiting: Waiting) -> None:
+        del self._waiting[waiting]
+        for partition in waiting.partitions:
+            others = self._by_partition.get(partition)
+            if others:
+                others.pop(waiting, None)
+                if not others:
+                    del self._by_partition[partition]
+        self._answer(waiting.call)
+
+    def _enough(self, body: Fetch) -> bool:
+        """min_bytes are there, or a part has an error to tell."""
+        found = 0
+        for part in body.parts:
+            there = self._there(part, body)
+            if there < 0:
+                return True
+            found += there
+        return found >= max(body.min_bytes, 1)
+
+    def _there(self, part: FetchPart, body: Fetch) -> int:
+        """Bytes a part has to give, about; -1 when it has to be answered at once."""
+        if part.offset < 0:
+            return -1
+        try:
+            partition = self._find(part.topic_id, part.partition)
+            partition.check_epoch(part.epoch)
+            partition.check_offset(part.offset)
+        except GoQueueError:
+            return -1
+        limit = partition.limit(body.isolation)
+        if part.offset >= limit:
+            return 0
+        if body.min_bytes <= 1:
+            return 1
+        live = partition.log.live
+        if part.offset < live.base:
+            return min(part.max_bytes, live.size + FETCH_BYTES_MAX)
+        return min(part.max_bytes, max(live.size - live.floor(part.offset), 1))
+
+    def _answer(self, call: Call) -> None:
+        body: Fetch = call.body
+        parts, frames = [], []
+        left = max(min(body.max_bytes, FETCH_BYTES_MAX), 1)
+        for part in body.parts:
+            try:
+                partition = self._find(part.topic_id, part.partition)
+            except GoQueueError as e:
+                fetched, data = reading.failed(None, e), reading.NOTHING
+            else:
+                fetched, data = reading.part_of(partition, part, left, body)
+            left -= len(data)
+            parts.append(fetched)
+            frames.append(data)
+        self._effects.append(Reply(call, FetchReply(parts), frames))
