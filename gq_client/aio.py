@@ -16,10 +16,12 @@ from gq_client.admin import Admin
 from gq_client.aio_line import AsyncLine
 from gq_client.consumer_aio import AsyncConsumer
 from gq_client.consumer_options import options_of
+from gq_client.cursor import Cursor, Start, locate
 from gq_client.line import TIMEOUT_S, Operation, T
+from gq_client.reader import AsyncReader
 from gq_client.routing import To
 from gq_proto.errors import Closed
-from gq_proto.messages import Body, Kind
+from gq_proto.messages import EARLIEST, Body, Kind
 
 
 class AsyncClient(Admin):
@@ -68,6 +70,13 @@ class AsyncClient(Admin):
     def consumer(self, topics: str | Sequence[str], group: str, **options: Any) -> AsyncConsumer:
         """As gq_client.sync.Client.consumer. Call it on the running loop."""
         return AsyncConsumer(self, options_of(topics, group, **options))
+
+    async def reader(self, topic: str, partition: int, from_: Start = EARLIEST, *, stop_at_end: bool = False, committed: bool = True,
+                     include_delayed: bool = False) -> AsyncReader:
+        """As gq_client.sync.Client.reader."""
+        found, offset = await self.run(locate(self.routes, topic, partition, from_))
+        return AsyncReader(self, Cursor(found, partition, offset, stop_at_end=stop_at_end, committed=committed,
+                                        include_delayed=include_delayed))
 
     def adopt(self, user: Any) -> None:
         """await user.close() with the client."""

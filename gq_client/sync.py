@@ -16,10 +16,12 @@ from gq_client import node
 from gq_client.admin import Admin
 from gq_client.consumer_options import options_of
 from gq_client.consumer_sync import Consumer
+from gq_client.cursor import Cursor, Start, locate
 from gq_client.line import TIMEOUT_S, Line, Operation, T
+from gq_client.reader import Reader
 from gq_client.routing import To
 from gq_proto.errors import Closed
-from gq_proto.messages import Body, Kind
+from gq_proto.messages import EARLIEST, Body, Kind
 
 IDLE_LINES_MAX = 8
 
@@ -96,6 +98,13 @@ class Client(Admin):
         """A member of `group` (made if need be), see gq_client.consumer_sync. `options` are those of
         gq_client.consumer_options.options_of: mode, start, ack, visibility, max_poll, hold, session, client."""
         return Consumer(self, options_of(topics, group, **options))
+
+    def reader(self, topic: str, partition: int, from_: Start = EARLIEST, *, stop_at_end: bool = False, committed: bool = True,
+               include_delayed: bool = False) -> Reader:
+        """A simple read from "earliest", "latest", an offset or a time (datetime; Unix seconds as float) on. UnknownTopic."""
+        found, offset = self.run(locate(self.routes, topic, partition, from_))
+        return Reader(self, Cursor(found, partition, offset, stop_at_end=stop_at_end, committed=committed,
+                                   include_delayed=include_delayed))
 
     # -- life -------------------------------------------------------------------------------
 
