@@ -8,6 +8,7 @@ Owns the formats. Fields beside the message go in `extra`:  log.info("topic made
 A traceback is a field too (JSON: "traceback"), its lines joined; nothing that is logged can make a second line.
 """
 
+import json
 import logging
 import sys
 from datetime import UTC, datetime
@@ -53,7 +54,10 @@ class JsonLines(logging.Formatter):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode("utf-8", "replace")
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except (UnicodeEncodeError, TypeError, ValueError, OverflowError):     # lone surrogates, keys that are no text, ...
+            return json.dumps(line, default=repr, skipkeys=True)
 
 
 class TextLines(logging.Formatter):
@@ -68,7 +72,7 @@ class TextLines(logging.Formatter):
         words += [f"{name}={value}" for name, value in getattr(record, "fields", {}).items()]
         if record.exc_info:
             words.append(self.formatException(record.exc_info))
-        return " | ".join(" ".join(words).splitlines())
+        return " | ".join(" ".join(words).splitlines()).encode("utf-8", "backslashreplace").decode()
 
 
 def _time(record: logging.LogRecord, precision: str) -> str:

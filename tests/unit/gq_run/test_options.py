@@ -1,7 +1,6 @@
 """Options: every source, every kind, every refusal; and etc/goqueue.yaml says what the options say."""
 
 import importlib
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,20 @@ from hypothesis import strategies as st
 
 from gq_proto.errors import BadConfig
 from gq_run import settings
-from gq_run.options import BOOL, BYTES, DURATION, INT, TEXT, Config, Option, load, parse_duration, parse_size, read_file, sample
+from gq_run.options import (
+    BOOL,
+    BYTES,
+    DURATION,
+    INT,
+    TEXT,
+    Config,
+    Option,
+    load,
+    parse_duration,
+    parse_size,
+    read_file,
+    sample,
+)
 
 SHIPPED = Path(__file__).parents[3] / "etc" / "goqueue.yaml"
 HEAD = """\
@@ -20,7 +32,7 @@ HEAD = """\
 # Daemons read the file that --config or GOQUEUE_CONFIG names, else goqueue.yaml in the data directory, else none: a file
 # may hold just the keys that differ. A flag goes before the environment, that before this file: see `gq_logd --help`.
 """
-DAEMONS = [name for name in ("metad", "logd", "groupd") if importlib.util.find_spec(f"gq_{name}.options")]
+DAEMONS = ("metad", "logd", "groupd")
 OPTIONS = (
     Option("broker.dataDir", "", TEXT, "where", name="data-dir"),
     Option("storage.segmentSize", 1024, BYTES, "size", 10, 4096),
