@@ -47,6 +47,7 @@ class AsyncConsumer:
         self._timer_at = NEVER
         self._polled: list[tuple[HeldLease, list[Message]]] = []
         self._current: HeldLease | None = None
+        self._view = 1 if options.hold else VIEW
         line.on_push(self._pushed)
         line.after_turn = self._turn
         client.adopt(self)
@@ -62,8 +63,9 @@ class AsyncConsumer:
     async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
         """Messages until none came for `timeout` seconds."""
         ack, now = self.options.ack, time.monotonic
+        self._ack_current()
         while True:
-            held = await self._next(VIEW, timeout)
+            held = await self._next(self._view, timeout)
             if held is None:
                 return
             self._current = held
@@ -136,6 +138,10 @@ class AsyncConsumer:
             self._ack_polled()
             self._ack_current()
         end = time.monotonic() + CLOSE_S
+        self._core.flush(time.monotonic())
+        self._turn()
+        while not self._core.settler.idle and await self._wait(end):
+            pass
         self._core.leave(time.monotonic())
         self._turn()
         while self._core.state != LEFT and await self._wait(end):
@@ -185,6 +191,7 @@ class AsyncConsumer:
             if self._core.failed:
                 raise self._core.failed
             if not await self._wait(end):
+                self._core.wanted = 0
                 return None
         return None
 
@@ -238,8 +245,9 @@ class AsyncConsumer:
         self._polled = []
 
     def _ack_current(self) -> None:
+        """The app left its loop; what it was handed last is done with, since it asks for more."""
         held, self._current = self._current, None
-        if held is not None and held.cursor:
+        if self.options.ack == "auto" and held is not None and held.cursor:
             last = held.view[held.cursor - 1]
             if last.offset not in held.decided:
                 held.acked.append(last.offset)

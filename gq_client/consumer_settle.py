@@ -64,10 +64,11 @@ class Settler:
         self._again: list[Item] = []
         self._tickets: list[Ticket] = []
         self._not_before = 0.0
+        self._held_up = False          # a flush found the window full: there is more to take
 
     @property
     def idle(self) -> bool:
-        return not (self._flying or self._again or self._tickets)
+        return not (self._flying or self._again or self._tickets or self._held_up)
 
     @property
     def retry_at(self) -> float:
@@ -90,7 +91,8 @@ class Settler:
 
     def flush(self, now: float) -> bool:
         """Send all that waits. True when there was something."""
-        if not self.member or now < self._not_before or len(self._flying) >= IN_FLIGHT_MAX:
+        self._held_up = bool(self.member) and len(self._flying) >= IN_FLIGHT_MAX
+        if not self.member or now < self._not_before or self._held_up:
             return bool(self._again or self._tickets)
         items, self._again = self._again, []
         for held in list(self._held.values()):
@@ -160,7 +162,7 @@ class Settler:
         for held in {id(held): held for held, _ in batch.items}.values():
             if held.done:
                 self._finished(held)
-        if self._tickets:
+        if self._tickets or self._held_up:
             self.flush(now)
 
     def _resend(self, batch: Batch, error: GoQueueError, now: float) -> None:

@@ -57,6 +57,7 @@ class Consumer:
         self._waiting = self._wanted = self._dozing = self._woken = self._closed = False
         self._polled: list[tuple[HeldLease, list[Message]]] = []
         self._current: HeldLease | None = None
+        self._view = 1 if options.hold else VIEW
         with self._entered():
             self._core.start(time.monotonic())
             self._carry()
@@ -146,6 +147,9 @@ class Consumer:
 
     def _leave(self) -> None:
         end = time.monotonic() + CLOSE_S
+        self._core.flush(time.monotonic())
+        while not self._core.settler.idle and time.monotonic() < end:
+            self._drive(end)
         self._core.leave(time.monotonic())
         self._carry()
         while self._core.state != LEFT and time.monotonic() < end:
@@ -202,6 +206,7 @@ class Consumer:
                 if self._core.failed:
                     raise self._core.failed
                 if self._closed or time.monotonic() >= end:
+                    self._core.wanted = 0
                     return None
                 self._waiting = True
                 self._drive(end)
@@ -216,7 +221,7 @@ class Consumer:
 
     def _walk(self, timeout: float | None) -> Iterator[Message]:
         now = time.monotonic
-        while held := self._next(VIEW, timeout):
+        while held := self._next(self._view, timeout):
             for message in held.view:
                 held.cursor += 1
                 held.at = now()
@@ -224,7 +229,8 @@ class Consumer:
 
     def _walk_auto(self, timeout: float | None) -> Iterator[Message]:
         now = time.monotonic
-        while held := self._next(VIEW, timeout):
+        self._ack_current()
+        while held := self._next(self._view, timeout):
             self._current, acked, decided = held, held.acked, held.decided
             for message in held.view:
                 held.cursor += 1
@@ -236,7 +242,7 @@ class Consumer:
 
     def _walk_none(self, timeout: float | None) -> Iterator[Message]:
         now = time.monotonic
-        while held := self._next(VIEW, timeout):
+        while held := self._next(self._view, timeout):
             acked = held.acked
             for message in held.view:
                 held.cursor += 1
@@ -250,6 +256,7 @@ class Consumer:
         self._polled = []
 
     def _ack_current(self) -> None:
+        """The app left its loop; what it was handed last is done with, since it asks for more."""
         held, self._current = self._current, None
         if held is not None and held.cursor:
             last = held.view[held.cursor - 1]
