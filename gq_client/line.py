@@ -30,10 +30,11 @@ class Line:
 
     def __init__(self, context: Context, routes: Routes, token: bytes = b"", timeout: float = TIMEOUT_S) -> None:
         self.timeout = timeout
-        self._pid = os.getpid()
-        self._poll = select.poll()
+        self.publishers: dict[Any, Any] = {}     # the client's, by acks and the like
+        self.pid = os.getpid()
+        self.poller = select.poll()
         self.session = Session(routes, token, random.random)
-        self.wire = Wire(context, self.session, lambda fd: self._poll.register(fd, select.POLLIN), self._poll.unregister)
+        self.wire = Wire(context, self.session, lambda fd: self.poller.register(fd, select.POLLIN), self.poller.unregister)
 
     @property
     def routes(self) -> Routes:
@@ -101,7 +102,7 @@ class Line:
             self.wire.push()
             return
         patience = min(patience, self.session.next_due - now)
-        ready = self._poll.poll(None if patience == NEVER else max(0, int(patience * 1000 + 0.999)))
+        ready = self.poller.poll(None if patience == NEVER else max(0, int(patience * 1000 + 0.999)))
         for fd, _ in ready:
             self.wire.ready(fd)
         if ready:
@@ -109,7 +110,7 @@ class Line:
 
     def watch(self, fd: int) -> None:
         """pump() also ends when this descriptor (an eventfd, say) is readable; it is not read."""
-        self._poll.register(fd, select.POLLIN)
+        self.poller.register(fd, select.POLLIN)
 
     def on_push(self, handler: Callable[[int, Any], None]) -> None:
         """`handler(kind, body)` gets what daemons send unasked on this line's connections."""
@@ -118,11 +119,11 @@ class Line:
     def check_owner(self) -> None:
         if self.wire.closed:
             raise Closed("the client was closed")
-        if os.getpid() != self._pid:
+        if os.getpid() != self.pid:
             raise Closed("this client was made before a fork: make a new one in the child process")
 
     def close(self) -> None:
-        if not self.wire.closed and os.getpid() == self._pid:
+        if not self.wire.closed and os.getpid() == self.pid:
             self.wire.close()
 
     def __del__(self) -> None:

@@ -82,6 +82,11 @@ class Routes:
             return
         for topic_id in reply.deleted:
             self._forget(self.by_id.get(topic_id))
+        if reply.full:
+            named = {topic.id for topic in reply.topics}
+            for known in list(self.by_id.values()):
+                if known.id not in named and known.version <= reply.version:
+                    self._forget(known)
         for topic in reply.topics:
             self.add(topic)
         for daemon in reply.daemons:

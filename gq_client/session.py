@@ -51,7 +51,7 @@ class Call:
     caller's."""
 
     __slots__ = ("attempts", "body", "deadline", "done", "endpoint", "epoch", "error", "frames", "id", "kind", "last", "payload",
-                 "reply", "retry_at", "safe", "silent", "single", "tag", "then", "to")
+                 "reply", "retry_at", "safe", "silent", "single", "tag", "then", "to", "unknown_fate")
 
     def __init__(self, kind: Kind, body: Body, to: To, deadline: float, then: Callable[["Call"], None] | None = None,
                  payload: Sequence[Any] = (), *, epoch: int = -1, safe: bool = True, single: bool = False, silent: bool = False,
@@ -64,6 +64,7 @@ class Call:
         self.retry_at = NEVER
         self.last: GoQueueError | None = None    # why the last try failed
         self.done = False
+        self.unknown_fate = False                # it was sent, and nobody knows whether it was done
         self.reply: Any = None
         self.frames: Sequence[Any] = ()          # the reply's
         self.error: GoQueueError | None = None
@@ -185,6 +186,11 @@ class Session:
             self.submit(now, self._refresh)
         return self._refresh
 
+    @property
+    def refreshing(self) -> bool:
+        """News of the routes is on its way."""
+        return self._refresh is not None and not self._refresh.done
+
     def close(self, error: GoQueueError | None = None) -> None:
         """End every call."""
         for call in list(self._open):
@@ -230,7 +236,7 @@ class Session:
 
     def _failed(self, call: Call, error: GoQueueError, unknown_fate: bool = False) -> None:
         """Finish the call, or see to the next try."""
-        call.last, call.id = error, 0
+        call.last, call.id, call.unknown_fate = error, 0, unknown_fate or isinstance(error, TimedOut)
         moved = isinstance(error, MOVED) and (error.retriable or call.to.role == "leader")
         if moved:
             self.refresh(self.now)
@@ -274,6 +280,7 @@ class Session:
 
     def _expire(self, call: Call) -> None:
         if call.id:
+            call.unknown_fate = True
             self._finish(call, TimedOut(f"no answer from {call.to} in time: what was asked may or may not have happened"))
         elif call.last:
             self._finish(call, call.last)

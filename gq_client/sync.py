@@ -14,13 +14,17 @@ import zmq
 
 from gq_client import node
 from gq_client.admin import Admin
+from gq_client.batches import ProducerOptions, Published
 from gq_client.consumer_options import options_of
 from gq_client.consumer_sync import Consumer
 from gq_client.cursor import Cursor, Start, locate
+from gq_client.draft import Headers, When
 from gq_client.line import TIMEOUT_S, Line, Operation, T
+from gq_client.producer import Producer
+from gq_client.publisher import Publisher
 from gq_client.reader import Reader
 from gq_client.routing import To
-from gq_proto.errors import Closed
+from gq_proto.errors import CallerFault, Closed
 from gq_proto.messages import EARLIEST, Body, Kind
 
 IDLE_LINES_MAX = 8
@@ -105,6 +109,47 @@ class Client(Admin):
         found, offset = self.run(locate(self.routes, topic, partition, from_))
         return Reader(self, Cursor(found, partition, offset, stop_at_end=stop_at_end, committed=committed,
                                    include_delayed=include_delayed))
+
+    # -- publishing --------------------------------------------------------------------------
+
+    def publish(self, topic: str, value: Any, key: Any = None, *, headers: Headers = None, priority: int | str | None = None,
+                delay: float | None = None, deliver_at: When = None, partition: int | None = None, acks: str = "leader",
+                compress: str | None = None, idempotent: bool = True, timeout: float | None = None) -> Published:
+        """Write one message and wait for it: (partition, offset, timestamp).
+
+        value, key: bytes, str (as UTF-8) or None. headers: a mapping or pairs (order and duplicates kept). priority: 0..4 or its
+        name. delay: seconds; deliver_at: Unix seconds or a datetime. partition: else by key, without a key in turn. acks: none,
+        leader, all. compress: "zstd". A topic that is not there is made. TimedOut: it may or may not have been written."""
+        line = self.take()
+        wanted = acks, compress, idempotent
+        clean = False
+        try:
+            publisher = line.publishers.get(wanted)
+            if publisher is None:
+                publisher = line.publishers[wanted] = Publisher(line, ProducerOptions(acks=acks, compress=compress,
+                                                                                      idempotent=idempotent))
+            found = publisher.publish(topic, value, key, headers, priority, delay, deliver_at, partition,
+                                      self.timeout if timeout is None else timeout)
+            clean = True
+            return found
+        except CallerFault:
+            clean = True
+            raise
+        finally:
+            if clean:
+                self.put(line)
+            else:
+                self.drop(line)          # what it still has under way must not hold up the next message
+
+    def producer(self, *, batch_messages: int = ProducerOptions.batch_messages, batch_bytes: int = ProducerOptions.batch_bytes,
+                 linger: float = ProducerOptions.linger, acks: str = "leader", compress: str | None = None,
+                 idempotent: bool = True, buffer_bytes: int = ProducerOptions.buffer_bytes, timeout: float | None = None,
+                 block: float | None = None) -> Producer:
+        """A background batching producer, see gq_client.producer. linger: seconds a batch waits for company (0: none); timeout:
+        seconds until a message fails; block: seconds that send waits while buffer_bytes are under way, then Busy (0: at once)."""
+        patience = self.timeout if timeout is None else timeout
+        options = ProducerOptions(batch_messages, batch_bytes, linger, acks, compress, idempotent, patience, buffer_bytes)
+        return Producer(self, options, patience if block is None else block)
 
     # -- life -------------------------------------------------------------------------------
 

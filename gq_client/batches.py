@@ -1,0 +1,482 @@
+"""A producer's batches: what is open, waiting, under way, and to be sent again. Pure: no socket or thread; the clock is handed in.
+
+Owns order and exactly-once. Per partition, batches go out in the order in which they were sealed, at most IN_FLIGHT_BATCHES_MAX
+unanswered. When one fails, nothing more of its partition is sent until all that is under way is answered; then the
+failed ones go again, in their order, same bytes, same sequence numbers: logd knows those it has and answers with their offset.
+
+Sequences count messages. They are fixed when a batch is first sent; one that failed for good, never having been written, gives its
+numbers to the next. A batch whose time is up while nobody knows whether it was written is reported as TimedOut, and still sent
+again until that is known: a hole in the numbers, or a second copy of what follows, cannot come of it. A partition whose numbers
+logd does not know any more (SequenceGap at the head, Fenced) takes a new producer id.
+
+Without idempotence one batch is under way a partition, and a broken connection may double it. Acks.NONE: sent and forgotten.
+Bound: `buffer_bytes` of batches; above it `gate` closes the accumulators.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+from gq_client.backoff import FIRST_S, backoff
+from gq_client.routing import METAD, To
+from gq_client.session import MOVED, NEVER, Call, Session
+from gq_proto import codec, limits
+from gq_proto import record as r
+from gq_proto.accumulator import Accumulator
+from gq_proto.errors import BadConfig, Closed, Fenced, GoQueueError, SequenceGap, TimedOut, UnknownTopicId, error_of
+from gq_proto.messages import Acks, InitProducer, Kind, Produce, ProducePart, TopicMeta
+
+SEQUENCES: Final = 2**31                # they wrap here
+ATTEMPT_S: Final = 10.0                 # then a batch is sent again: logd knows it if it has it
+MIN_ATTEMPT_S: Final = 1.0
+REQUEST_BYTES_MAX: Final = 4 * limits.MIB
+NEWS_S: Final = 30.0                    # how often a producer looks for more partitions
+ACKS: Final = {"none": Acks.NONE, "leader": Acks.LEADER, "all": Acks.ALL}
+
+
+class Published(NamedTuple):
+    """Where a message lies. offset -1 with acks="none". timestamp: Unix microseconds."""
+
+    partition: int
+    offset: int
+    timestamp: int
+
+
+@dataclass(frozen=True)
+class ProducerOptions:
+    """How to batch. linger: seconds a batch waits for company; timeout: seconds until a message's delivery fails."""
+
+    batch_messages: int = 10_000
+    batch_bytes: int = 256 * limits.KIB
+    linger: float = 0.005
+    acks: str = "leader"
+    compress: str | None = None
+    idempotent: bool = True
+    timeout: float = limits.REQUEST_DEADLINE_MS / 1000
+    buffer_bytes: int = 32 * limits.MIB
+
+    def __post_init__(self) -> None:
+        if self.acks not in ACKS:
+            raise BadConfig(f"acks={self.acks!r}: use none, leader or all")
+        if self.compress not in (None, "none", "zstd"):
+            raise BadConfig(f"compress={self.compress!r}: use zstd or none")
+        if not 1 <= self.batch_messages <= limits.BATCH_MESSAGES_MAX:
+            raise BadConfig(f"batch_messages={self.batch_messages}: use 1 to {limits.BATCH_MESSAGES_MAX}")
+        if not 1 <= self.batch_bytes <= limits.BATCH_BYTES_MAX:
+            raise BadConfig(f"batch_bytes={self.batch_bytes}: use 1 to {limits.BATCH_BYTES_MAX}")
+        if self.linger < 0 or self.timeout <= 0 or self.buffer_bytes < self.batch_bytes:
+            raise BadConfig("linger is not negative, timeout positive, buffer_bytes not below batch_bytes")
+
+
+class Batch:
+    """Messages that share a fate. `done`: then `error`, or the first one lies at base_offset."""
+
+    __slots__ = ("attempts", "base_offset", "callbacks", "count", "data", "deadline", "done", "epoch", "error", "event", "fixed",
+                 "home", "last", "opened_at", "producer_id", "sequence", "size", "timestamp", "unknown")
+
+    def __init__(self, home: "Home") -> None:
+        self.home = home
+        self.data = b""
+        self.count = self.size = self.attempts = 0
+        self.opened_at, self.deadline = NEVER, NEVER
+        self.producer_id = self.epoch = self.sequence = -1
+        self.done = self.unknown = False
+        self.error: GoQueueError | None = None
+        self.last: GoQueueError | None = None
+        self.base_offset, self.timestamp = -1, 0
+        self.callbacks: list[Callable[[], None]] = []
+        self.fixed = False                          # sent with these numbers, and perhaps written
+        self.event: Any = None                      # who waits: the shell's
+
+    def published(self, index: int) -> Published:
+        """Of the message with that index; or the error raised."""
+        if self.error:
+            raise self.error
+        return Published(self.home.partition, self.base_offset + index if self.base_offset >= 0 else -1, self.timestamp)
+
+
+class Home:
+    """One partition's batches: `queue` to be sent, `flying` sent and unanswered, `redo` answered and to be sent again.
+    `broken`: one failed, what flies is waited for. `resume`: sequence of the first that was certainly not written."""
+
+    __slots__ = ("asking", "attempts", "broken", "epoch", "flying", "lane", "next_sequence", "partition", "producer_id", "queue",
+                 "redo", "resume", "retry_at", "suspect")
+
+    def __init__(self, lane: "Lane", partition: int, producer_id: int, epoch: int) -> None:
+        self.lane, self.partition, self.producer_id, self.epoch = lane, partition, producer_id, epoch
+        self.next_sequence = 0
+        self.queue: deque[Batch] = deque()
+        self.flying: list[Batch] = []
+        self.redo: list[Batch] = []
+        self.retry_at = 0.0
+        self.attempts = 0
+        self.resume = -1
+        self.broken = False
+        self.asking = False                         # for a new producer id
+        self.suspect = False                        # perhaps its topic is gone
+
+
+class Shell(Protocol):
+    """What the accumulators turn to (the first three, from any thread that adds), and the tickets."""
+
+    def wait(self) -> None: ...
+    def opened(self, lane: "Lane", partition: int) -> None: ...
+    def full(self, lane: "Lane", partition: int) -> None: ...
+    def await_batch(self, batch: Batch, timeout: float | None = None) -> Any: ...
+    def tell(self, batch: Batch, call: Callable[[], Any]) -> None: ...
+
+
+class Lane:
+    """One topic of a producer. `create`: the producer's timestamps count."""
+
+    def __init__(self, shell: Shell, topic: TopicMeta, ticket: type, options: ProducerOptions, producer_id: int,
+                 epoch: int) -> None:
+        self.shell = shell
+        self.topic = topic
+        self.create = topic.config.timestamp_type == "create"
+        self.homes = [Home(self, p, producer_id, epoch) for p in range(len(topic.partitions))]
+        self.accumulator = Accumulator(self, ticket, [Batch(home) for home in self.homes], options.batch_bytes,
+                                       options.batch_messages, topic.config.max_message_bytes)
+        self.add = self.accumulator.add
+
+    def follow(self, topic: TopicMeta) -> None:
+        """News of the topic: more partitions, another limit."""
+        first = self.homes[0]
+        more = [Home(self, p, first.producer_id, first.epoch) for p in range(len(self.homes), len(topic.partitions))]
+        self.topic, self.create = topic, topic.config.timestamp_type == "create"
+        self.homes += more
+        self.accumulator.max_value = topic.config.max_message_bytes
+        if more:
+            self.accumulator.grow([Batch(home) for home in more])
+
+    def wait(self) -> None:
+        self.shell.wait()
+
+    def opened(self, partition: int) -> None:
+        self.shell.opened(self, partition)
+
+    def full(self, partition: int) -> None:
+        self.shell.full(self, partition)
+
+
+class Batcher:
+    """See the module's text. `producer_id` -1: not idempotent. `finished` collects batches that are done, for the shell."""
+
+    def __init__(self, session: Session, shell: Shell, options: ProducerOptions, ticket: type, producer_id: int = -1,
+                 epoch: int = -1, chance: Callable[[], float] = lambda: 0.5) -> None:
+        self._session, self._shell, self._options, self._ticket, self._chance = session, shell, options, ticket, chance
+        self._producer_id, self._epoch = producer_id, epoch
+        self._acks = ACKS[options.acks]
+        self._window = limits.IN_FLIGHT_BATCHES_MAX if producer_id >= 0 or not self._acks else 1
+        self.lanes: dict[str, Lane] = {}
+        self.adds: dict[str, Callable[..., Any]] = {}    # the accumulators' add of lanes whose messages need no preparation
+        self.open: dict[Home, float] = {}           # since when, oldest first
+        self.finished: list[Batch] = []
+        self.bytes = 0                              # of sealed batches that are not done with
+        self.unfinished = 0                         # such batches
+        self.gated = False
+        self._ready: dict[Home, None] = {}          # something to send
+        self._news_at = NEVER
+
+    # -- filling ------------------------------------------------------------------------------
+
+    def lane(self, topic: TopicMeta) -> Lane:
+        """The lane of a topic, made when it is new (or the topic is another one of that name)."""
+        lane = self.lanes.get(topic.name)
+        if lane is None or lane.topic.id != topic.id:
+            self._news_at = min(self._news_at, self._session.now + NEWS_S)
+            lane = Lane(self._shell, topic, self._ticket, self._options, self._producer_id, self._epoch)
+            lane.accumulator.gate = self.gated
+            self.lanes[topic.name] = lane
+            if not lane.create and self._options.compress in (None, "none"):
+                self.adds[topic.name] = lane.add
+        return lane
+
+    def opened(self, now: float, lane: Lane, partition: int) -> None:
+        """A batch got its first message."""
+        self.open.setdefault(lane.homes[partition], now)
+
+    def seal(self, now: float, lane: Lane, partition: int) -> Batch | None:
+        """Close the open batch of a partition and queue it; None when there is none."""
+        home = lane.homes[partition]
+        since = self.open.pop(home, now)
+        sealed = lane.accumulator.seal(partition, Batch(home), home.producer_id, home.epoch, self._expected(home))
+        if sealed is None:
+            return None
+        batch: Batch
+        batch, batch.data, batch.count = sealed
+        batch.opened_at, batch.deadline, batch.size = since, since + self._options.timeout, len(batch.data)
+        if home.producer_id >= 0:
+            batch.producer_id, batch.epoch, batch.sequence = home.producer_id, home.epoch, self._expected(home)
+        home.queue.append(batch)
+        self._ready[home] = None
+        self.bytes += batch.size
+        self.unfinished += 1
+        self._gate()
+        return batch
+
+    def _expected(self, home: Home) -> int:
+        """The sequence of the next batch, if all goes well."""
+        if home.producer_id < 0:
+            return -1
+        last = home.queue[-1] if home.queue else None
+        return (last.sequence + last.count) % SEQUENCES if last else home.next_sequence
+
+    def seal_due(self, now: float) -> None:
+        """Close what has lingered long enough."""
+        linger = self._options.linger
+        for home, since in list(self.open.items()):
+            if now < since + linger:
+                return
+            self.seal(now, home.lane, home.partition)
+
+    def seal_all(self, now: float) -> None:
+        for home in list(self.open):
+            self.seal(now, home.lane, home.partition)
+
+    def _gate(self) -> None:
+        gated = self.bytes >= self._options.buffer_bytes
+        if gated != self.gated:
+            self.gated = gated
+            for lane in self.lanes.values():
+                lane.accumulator.gate = gated
+
+    # -- sending ------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float:
+        """When step() has something to do without news."""
+        try:
+            linger = next(iter(self.open.values()), NEVER) + self._options.linger
+        except RuntimeError:            # a thread that adds opened one just now
+            return 0.0
+        waiting = min((min(home.queue[0].deadline, home.retry_at if self._sendable(home) else NEVER)
+                       for home in self._ready if home.queue), default=NEVER)
+        return min(linger, waiting, self._news_at)
+
+    def step(self, now: float) -> None:
+        """Seal what is due, send what may go."""
+        if self.open:
+            self.seal_due(now)
+        if now >= self._news_at:
+            self._look_for_partitions(now)
+        if self._ready:
+            self._send(now)
+
+    def _sendable(self, home: Home) -> bool:
+        return not (home.asking or home.broken) and bool(home.queue) and len(home.flying) < self._window
+
+    def _send(self, now: float) -> None:
+        while True:
+            requests: dict[str | None, list[Batch]] = {}
+            for home in list(self._ready):
+                self._expire(now, home)
+                if home.suspect:
+                    self._judge(now, home)
+                if not home.queue:
+                    self._ready.pop(home, None)
+                elif self._sendable(home) and now >= home.retry_at:
+                    endpoint = self._session.routes.endpoint(To.leader(home.lane.topic.id, home.partition))
+                    requests.setdefault(endpoint, []).append(self._launch(home))
+            if not requests:
+                return
+            for batches in requests.values():
+                self._request(now, batches)
+
+    def _launch(self, home: Home) -> Batch:
+        """The next batch of a partition, its numbers fixed."""
+        batch = home.queue.popleft()
+        if home.producer_id >= 0 and not batch.fixed:
+            numbers = home.producer_id, home.epoch, home.next_sequence
+            if numbers != (batch.producer_id, batch.epoch, batch.sequence):
+                batch.producer_id, batch.epoch, batch.sequence = numbers
+                batch.data = renumbered(batch.data, *numbers)
+            home.next_sequence = (home.next_sequence + batch.count) % SEQUENCES
+            batch.fixed = True
+        batch.attempts += 1
+        home.flying.append(batch)
+        return batch
+
+    def _request(self, now: float, batches: list[Batch]) -> None:
+        """One or several Produce of batches for one leader."""
+        while batches:
+            taken, size = 0, 0
+            while taken < len(batches) and taken < limits.REQUEST_FRAMES_MAX and (not taken or size < REQUEST_BYTES_MAX):
+                size += batches[taken].size
+                taken += 1
+            some, batches = batches[:taken], batches[taken:]
+            self._session.submit(now, self._call(now, some))
+
+    def _call(self, now: float, batches: list[Batch]) -> Call:
+        first = batches[0].home
+        parts = [ProducePart(batch.home.lane.topic.id, batch.home.partition) for batch in batches]
+        deadline = max(now + MIN_ATTEMPT_S, max(batch.deadline for batch in batches))
+        if first.producer_id >= 0:
+            deadline = min(deadline, now + ATTEMPT_S)
+        to = To.leader(first.lane.topic.id, first.partition)
+        return Call(Kind.PRODUCE, Produce(parts, self._acks), to, deadline, self._answered, [batch.data for batch in batches],
+                    single=True, silent=not self._acks, tag=batches)
+
+    # -- answers ------------------------------------------------------------------------------
+
+    def _answered(self, call: Call) -> None:
+        batches: list[Batch] = call.tag
+        for i, batch in enumerate(batches):
+            home = batch.home
+            home.flying.remove(batch)
+            part = None if call.error or call.silent else call.reply.parts[i]
+            if call.error:
+                self._failed(batch, call.error, call.unknown_fate)
+            elif part and part.error:
+                self._failed(batch, error_of(part.error, part.message), part.error == TimedOut.code)
+            else:
+                if part:
+                    batch.base_offset, batch.timestamp = part.base_offset, part.timestamp_us
+                home.attempts = 0
+                self._finish(batch, None)
+            if not home.flying:
+                self._regroup(home)
+
+    def _failed(self, batch: Batch, error: GoQueueError, unknown: bool) -> None:
+        """Nothing more of its partition is sent until the rest is answered: see the module's text."""
+        home = batch.home
+        lost = isinstance(error, SequenceGap | Fenced) and home.producer_id >= 0
+        again = lost or isinstance(error, MOVED) or error.retriable
+        if lost and not home.broken:
+            self._take_new_id(home)
+        if isinstance(error, MOVED):
+            home.suspect = not error.retriable
+            self._session.refresh(self._session.now)
+        home.broken = True
+        if not lost or batch.last is None:           # a gap is but the consequence of what went wrong before
+            batch.last = error
+        if unknown and self._acks:
+            batch.unknown = True
+        elif home.resume < 0 or _distance(batch.sequence, home.resume) < 0:
+            home.resume = batch.sequence
+        if again:
+            home.redo.append(batch)
+        else:
+            self._finish(batch, error)
+
+    def _regroup(self, home: Home) -> None:
+        """Everything under way is answered: what failed goes to the front of the queue again.
+
+        logd takes numbers without gaps only. So the first batch that was certainly not written, and all behind it, lie nowhere and
+        may get other numbers; those before it may be written, and keep theirs."""
+        if home.broken:
+            first = home.redo[0].sequence if home.redo else 0
+            again = sorted(home.redo, key=lambda batch: _distance(batch.sequence, first))
+            for batch in again:
+                batch.fixed = home.resume < 0 or _distance(batch.sequence, home.resume) < 0
+            if home.resume >= 0:
+                home.next_sequence = home.resume
+            home.queue.extendleft(reversed(again))
+            home.redo, home.broken, home.resume = [], False, -1
+            home.attempts += 1
+            home.retry_at = self._session.now + backoff(home.attempts, self._chance())
+        if home.queue:
+            self._ready[home] = None
+
+    def _take_new_id(self, home: Home) -> None:
+        """logd does not know the numbers of this partition any more: begin anew, from 0."""
+        home.asking = True
+        self._session.submit(self._session.now, Call(Kind.INIT_PRODUCER, InitProducer(), METAD, self._session.now + ATTEMPT_S,
+                                                     lambda call: self._new_id(home, call)))
+
+    def _new_id(self, home: Home, call: Call) -> None:
+        if isinstance(call.error, Closed):
+            return
+        if call.error:
+            self._take_new_id(home)
+            return
+        home.asking = False
+        home.producer_id, home.epoch, home.next_sequence, home.resume = call.reply.producer_id, call.reply.epoch, 0, -1
+        for batch in home.queue:
+            batch.fixed = False
+        for batch in home.redo:
+            batch.sequence, home.resume = 0, 0       # all unfixed at regroup
+        if home.queue:
+            self._ready[home] = None
+
+    def _judge(self, now: float, home: Home) -> None:
+        """Its topic or partition was said to be unknown: gone for good when fresh metadata says so too."""
+        if self._session.refreshing:
+            home.retry_at = max(home.retry_at, now + FIRST_S)
+            return
+        home.suspect = False
+        if not self._session.routes.knows(To.leader(home.lane.topic.id, home.partition)):
+            self.drop(now, home.lane, UnknownTopicId(f"topic {home.lane.topic.name} was deleted"))
+
+    def drop(self, now: float, lane: Lane, error: GoQueueError) -> None:
+        """The topic is gone: everything for it that is not under way fails, the next send looks for the topic anew."""
+        if self.lanes.get(lane.topic.name) is lane:
+            del self.lanes[lane.topic.name]
+            self.adds.pop(lane.topic.name, None)
+        for home in lane.homes:
+            self.seal(now, lane, home.partition)
+            while home.queue:
+                self._finish(home.queue.popleft(), error)
+
+    def abandon(self, error: GoQueueError) -> None:
+        """Everything fails: the producer is closed and nobody waits any more."""
+        for lane in list(self.lanes.values()):
+            self.drop(self._session.now, lane, error)
+
+    def _expire(self, now: float, home: Home) -> None:
+        """Report what is out of time; what may have been written stays, to be sent until that is known."""
+        kept: list[Batch] = []
+        while home.queue and now >= home.queue[0].deadline:
+            batch = home.queue.popleft()
+            if batch.unknown and batch.fixed and home.producer_id >= 0:
+                kept.append(batch)
+                batch.deadline = NEVER
+                self._report(batch, TimedOut(f"not known in time whether it was written: {batch.last}"))
+            else:
+                self._finish(batch, batch.last or TimedOut("not sent in time: the node does not keep up or is not reachable"))
+        home.queue.extendleft(reversed(kept))
+
+    def _finish(self, batch: Batch, error: GoQueueError | None) -> None:
+        self.bytes -= batch.size
+        batch.data = b""
+        self._report(batch, error)
+        if self.gated:
+            self._gate()
+
+    def _report(self, batch: Batch, error: GoQueueError | None) -> None:
+        if not batch.done:
+            batch.done, batch.error = True, error
+            self.unfinished -= 1
+            self.finished.append(batch)
+
+    def _look_for_partitions(self, now: float) -> None:
+        """Take up partitions that were added since, and ask for news."""
+        self._news_at = now + NEWS_S
+        for lane in self.lanes.values():
+            topic = self._session.routes.by_id.get(lane.topic.id)
+            if topic:
+                lane.follow(topic)
+        self._session.refresh(now)
+
+
+def _distance(sequence: int, other: int) -> int:
+    """How far `sequence` lies behind `other`, negative before it; they wrap."""
+    return (sequence - other + SEQUENCES // 2) % SEQUENCES - SEQUENCES // 2
+
+
+def renumbered(data: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
+    """A sealed batch with other numbers in its gq-batch header."""
+    head = r.HEADER.unpack_from(data)
+    key_size = 0 if head[8] == r.KEY_NULL else head[8]
+    value_size = 0 if head[9] == r.VALUE_NULL else head[9]
+    headers_at = r.HEADER_SIZE + key_size + value_size
+    at, end = headers_at + 2 + r.BATCH_ENTRY_SIZE - r.BATCH_VALUE.size, headers_at + head[10]
+    out = bytearray(data)
+    count = r.BATCH_VALUE.unpack_from(data, at)[3]
+    r.BATCH_VALUE.pack_into(out, at, producer_id, epoch, sequence, count)
+    crc = 0
+    for low, high in ((24, end), (0, 4), (16, 24), (8, 16)):
+        crc = codec.crc32c(bytes(out[low:high]), crc)
+    out[4:8] = crc.to_bytes(4)
+    return bytes(out)
