@@ -28,6 +28,13 @@ class Acked:
         elif high > self.below:
             self.settle_below(high)
 
+    def update(self, bitmap: BitMap64) -> None:
+        """All of them are done; for many ranges at once."""
+        self.ahead |= bitmap
+        if self.ahead and self.ahead.min() <= self.below:
+            self.below = run_end(self.ahead, self.below)
+            self.ahead.remove_range(0, self.below)
+
     def settle_below(self, offset: int) -> None:
         """Everything below offset is done, or was no message."""
         if offset <= self.below:
@@ -40,6 +47,8 @@ class Acked:
 
     def remove(self, low: int, high: int) -> None:
         """[low, high) is open again."""
+        if low >= high:
+            return
         if low < self.below:
             if high < self.below:
                 self.ahead.add_range(high, self.below)

@@ -9,6 +9,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 TOP: Final = 2**63          # above every offset
+SHORT: Final = 4_096        # bitmaps that are walked member by member
 
 
 def bitmap_of(ranges: list[int]) -> BitMap64:
@@ -33,12 +34,36 @@ def ranges_of(bitmap: BitMap64, limit: int = 2**62) -> list[int]:
     low, count = bitmap.min(), len(bitmap)
     if bitmap.max() - low + 1 == count:
         return [low, count]
+    return _short_ranges(bitmap)[:2 * limit] if count <= SHORT else _long_ranges(bitmap, low, limit)
+
+
+def _short_ranges(bitmap: BitMap64) -> list[int]:
     ranges: list[int] = []
+    end = -1
+    for offset in bitmap.to_array():
+        if offset == end:
+            ranges[-1] += 1
+        else:
+            ranges += (offset, 1)
+        end = offset + 1
+    return ranges
+
+
+def _long_ranges(bitmap: BitMap64, first: int, limit: int) -> list[int]:
+    ranges: list[int] = []
+    low: int | None = first
     while low is not None and len(ranges) < 2 * limit:
         high = run_end(bitmap, low)
         ranges += (low, high - low)
-        low = bitmap.next_set_bit(high)
+        low = next_in(bitmap, high)
     return ranges
+
+
+def next_in(bitmap: BitMap64, offset: int) -> int | None:
+    """The first one at or above offset."""
+    if not bitmap or offset > bitmap.max():
+        return None
+    return int(bitmap.next_set_bit(offset))
 
 
 def run_end(bitmap: BitMap64, low: int) -> int:

@@ -393,7 +393,7 @@ def _restart_part(part: Part) -> None:
     """What is soft in it is learnt anew."""
     part.open.clear()
     part.returned.clear()
-    part.retry.clear()
+    part.retry = part.attempts.any - part.held - part.waiting.all - part.dead.all
     part.anchors.open.clear()
     part.scanned = part.end = part.acked.below
     part.lanes = Lanes(part.acked.below)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
-from gq_groupd.bitmaps import bitmap_of, count_of, first_of
+from gq_groupd.bitmaps import bitmap_of, count_of, first_of, next_in
 
 if TYPE_CHECKING:
     from gq_groupd.part import Part
@@ -52,7 +52,7 @@ class Lease:
         """Where the first open message stands in the order of serving."""
         at = 0
         for low, count in zip(self.ranges[::2], self.ranges[1::2]):
-            offset = self.open.next_set_bit(low)
+            offset = next_in(self.open, low)
             if offset is not None and offset < low + count:
                 return int(at + offset - low)
             at += count

@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 from gq_groupd.acks import Acked
 from gq_groupd.anchors import Anchors
-from gq_groupd.bitmaps import TOP, bitmap_between, ranges_of, union_of, within
+from gq_groupd.bitmaps import TOP, bitmap_between, next_in, ranges_of, union_of, within
 from gq_groupd.cursor import Entry, Lanes
 from gq_groupd.dead import Dead
 from gq_groupd.lease import Lease
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gq_groupd.group import Group
 
 WINDOW = 4_096          # offsets looked at in one go where a run has holes
+FEW = 16                # numbers in ranges that are cheaper to walk than a bitmap
 LAPSED_MAX = 10_000     # leases of a part whose late acks are waited for
 
 
@@ -209,7 +210,7 @@ class Part:
             n = min(most, high - low)
             if self.open.range_cardinality(low, low + n) == n and not self._busy(low, low + n):
                 return [low, n], low + n
-            first = self.open.next_set_bit(low)
+            first = next_in(self.open, low)
             if first is None or first >= high:
                 return [], high
             low = first
@@ -241,7 +242,7 @@ class Part:
             for other in list(self.leases.values()):
                 self._leave(other, other.open & taken)
         self.held |= taken
-        for other in list(self.lapsed.values()):
+        for other in [other for other in self.lapsed.values() if other.low < lease.high and lease.low < other.high]:
             self._lapse(other, taken)
         self.returned -= taken
         self.retry -= taken
@@ -260,8 +261,11 @@ class Part:
         if anchor >= 0:
             self.anchors.ack(anchor, bitmap)
         else:
-            for at in range(0, len(ranges), 2):
-                self.acked.add(ranges[at], ranges[at] + ranges[at + 1])
+            if len(ranges) > FEW:
+                self.acked.update(bitmap)
+            else:
+                for at in range(0, len(ranges), 2):
+                    self.acked.add(ranges[at], ranges[at] + ranges[at + 1])
             self.open -= bitmap
         self._unfail(bitmap)
         self.dead.remove(bitmap)
@@ -360,7 +364,10 @@ class Part:
         self.dead.remove(bitmap)
 
     def mark(self, ack: bool, low: int, high: int) -> None:
-        self.void(self.in_region(low, high))
+        region = self.in_region(low, high)
+        for lease in [*self.leases.values(), *self.lapsed.values()] if ack else ():
+            lease.acked |= (lease.open | lease.lapsed) & region
+        self.void(region)
         if ack:
             for ready in [ready for ready in self.anchors.open if low <= ready < high]:
                 self.anchors.close(ready)

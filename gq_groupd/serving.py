@@ -1,13 +1,14 @@
 """Polls: composing leases from what is free, and the polls that wait for something to be.
 
-A reply holds at most one message with failures behind it (as a lease of its own) and then whole stretches of others, partition
-by partition, beginning behind where the member's last one ended. Who has max_in_flight messages waits.
+A reply holds a few messages with failures behind them, each a lease of its own, and whole stretches of others, partition by
+partition, beginning behind where the member's last one ended. Who has max_in_flight messages waits.
 """
 
 from functools import partial
 from typing import NamedTuple
 
 from gq_groupd import entries as e
+from gq_groupd.bitmaps import count_of
 from gq_groupd.desk import Desk
 from gq_groupd.effects import Call, Fail, Reply
 from gq_groupd.group import Group, Member
@@ -18,6 +19,7 @@ from gq_proto import limits
 from gq_proto.errors import UnknownMember
 from gq_proto.messages import Lease, Poll, PollReply, SettleResult
 
+RETRIES_MAX = 16            # messages that failed before in one reply: a lease each, so that one that kills harms no other
 PARKED_MAX = 16             # polls of one member that wait; an older one is answered with nothing
 ANSWER_EARLY_MS = 20        # before the caller gives up
 
@@ -102,25 +104,33 @@ class Serving:
     def _compose(self, group: Group, member: Member, body: Poll) -> list[Lease]:
         room = min(max(body.max_messages, 1), self._desk.settings.max_in_flight - member.in_flight)
         leases: list[Lease] = []
-        retried = False
-        count = len(member.keys)
-        for step in range(count):
+        retries = RETRIES_MAX
+        count, first = len(member.keys), member.turn
+        for step in range(first, first + count):
             if room <= 0:
                 break
-            part = group.parts.get(member.keys[(member.turn + step) % count])
+            part = group.parts.get(member.keys[step % count])
             if part is None or not part.serving or part.handover or not part.servable():
                 continue
-            pick = None if retried else part.take_retry()
-            if pick:
-                retried = True
-                leases.append(self._grant(part, member, pick, body))
-                room -= 1
-            pick = part.take(room)
-            if pick:
-                leases.append(self._grant(part, member, pick, body))
-                room -= leases[-1].ranges[1] if len(leases[-1].ranges) == 2 else sum(leases[-1].ranges[1::2])
-                member.turn = (member.turn + step + 1) % count
+            found = self._retries(part, member, body, min(room, retries))
+            retries -= len(found)
+            room -= len(found)
+            if room > 0 and (pick := part.take(room)):
+                found.append(self._grant(part, member, pick, body))
+                room -= count_of(pick.ranges)
+            elif not found and retries and room > 0:
+                # The lanes may have come to some that failed before they were rewound.
+                found = self._retries(part, member, body, 1)
+            if found:
+                member.turn = (step + 1) % count
+            leases += found
             self._desk.touch(part)
+        return leases
+
+    def _retries(self, part: Part, member: Member, body: Poll, most: int) -> list[Lease]:
+        leases: list[Lease] = []
+        while len(leases) < most and (pick := part.take_retry()):
+            leases.append(self._grant(part, member, pick, body))
         return leases
 
     def _grant(self, part: Part, member: Member, pick: Pick, body: Poll) -> Lease:

@@ -14,7 +14,7 @@ from gq_groupd.desk import Desk
 from gq_groupd.entries import How
 from gq_groupd.group import Group, Member
 from gq_groupd.lease import Lease
-from gq_groupd.part import Part
+from gq_groupd.part import FEW, Part
 from gq_groupd.retries import backoff_ms
 from gq_proto import limits, names
 from gq_proto.errors import BadRequest, StaleReceipt
@@ -68,7 +68,7 @@ class Settling:
             return SettleResult(StaleReceipt.code, _STALE, ranges)
         messages, outside = clipped(ranges, lease.low, lease.high)
         if op == Op.ACK:
-            left = self._ack(lease, messages, ranges if not outside else None)
+            left = self._ack(lease, messages, ranges if not outside and len(ranges) <= FEW else None)
         elif op == Op.NACK:
             left = self._nack(lease, messages, arg_ms, reason)
         elif op == Op.REJECT:

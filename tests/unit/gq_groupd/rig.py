@@ -74,7 +74,7 @@ class Rig:
         self.journal_end = 0
         self.hold: set[type] = set()
         self.held: list[Any] = []
-        self.answers: list[tuple[Any, Any]] = []
+        self.answers: dict[Any, Any] = {}
         self.pushes: list[m.AssignedPush] = []
         self.exports: list[m.GroupInfo] = []
         self.watching: frozenset[tuple[int, int]] = frozenset()
@@ -176,9 +176,9 @@ class Rig:
         elif isinstance(effect, fx.Trim):
             self.journal = [r for r in self.journal if r[0] >= effect.offset]
         elif isinstance(effect, fx.Reply):
-            self.answers.append((effect.call, effect.body))
+            self.answers[effect.call] = effect.body
         elif isinstance(effect, fx.Fail):
-            self.answers.append((effect.call, effect.error))
+            self.answers[effect.call] = effect.error
         elif isinstance(effect, fx.Push):
             self.pushes.append(effect.body)
         elif isinstance(effect, fx.WatchSet):
@@ -235,16 +235,16 @@ class Rig:
 
     def answer_to(self, call: Call) -> Any:
         """None while there is none."""
-        for other, body in self.answers:
-            if other is call:
-                if isinstance(body, GoQueueError):
-                    raise body
-                return body
-        return None
+        body = self.answers.get(call)
+        if isinstance(body, GoQueueError):
+            raise body
+        return body
 
     def ask(self, kind: Kind, body: Any, peer: bytes = b"peer") -> Any:
-        answer = self.answer_to(self.send(kind, body, peer))
+        call = self.send(kind, body, peer)
+        answer = self.answer_to(call)
         assert answer is not None, f"no answer to {kind.name} yet"
+        del self.answers[call]
         return answer
 
     def join(self, member: str = "a", topics: Iterable[str] = ("t",), group: str = "g", **more: Any) -> m.JoinReply:

@@ -1,0 +1,278 @@
+"""What the log does to a group: runs, lanes, epochs, retention, delayed messages, marks, restarts."""
+
+import random
+
+import pytest
+from tests.unit.gq_groupd.rig import LATER, NORMAL, READY, Rig, offsets
+
+from gq_groupd import effects as fx
+from gq_groupd.core import Settings
+from gq_proto.errors import StaleReceipt, Unavailable, UnknownTopicId
+from gq_proto.messages import DescribeGroup, Kind, Mark, Mark1, Op
+from gq_proto.record import kind_of
+
+
+def test_control_records_are_no_messages() -> None:
+    r = Rig()
+    r.join()
+    r.publish(3)
+    r.publish(1, kind=READY)
+    r.publish(3)
+    r.publish(1, kind=READY)
+    [lease] = r.poll()
+    assert lease.ranges == [0, 3, 4, 3] and r.part().lag == 6
+    r.settle(lease)
+    assert (r.part().committed, r.part().lag) == (8, 0)
+
+
+def test_lanes_are_merged_in_offset_order_even_when_buffers_overflow() -> None:
+    r = Rig()
+    rng = random.Random(1)
+    kinds = [kind_of(0, rng.randrange(5)) for _ in range(3_000)]
+    r.log().kinds += kinds
+    r.join()
+    got: list[int] = []
+    while leases := r.poll(most=rng.randrange(1, 300)):
+        got += offsets(leases)
+        assert r.part().lag == len(kinds) - len(got) + len(offsets(leases))
+        for lease in leases:
+            r.settle(lease)
+    assert got == list(range(3_000))
+
+
+def test_every_second_of_20_000_acked_then_everything_killed() -> None:
+    r = Rig(settings=Settings(max_in_flight=10**9))
+    r.join()
+    r.publish(20_000)
+    while leases := r.poll(most=1_000):
+        for lease in leases:
+            r.settle(lease, ranges=[x for o in offsets(lease) if o % 2 == 0 for x in (o, 1)])
+    r.restart()
+    r.advance(30_001)
+    r.join("b")
+    assert r.part().lag == 10_000
+    got: list[int] = []
+    while leases := r.poll("b"):
+        for lease in leases:
+            got += offsets(lease)
+            r.settle(lease, member="b")
+    assert sorted(got) == list(range(1, 20_000, 2)) and r.part().lag == 0
+
+
+def test_power_loss_takes_back_acks_of_what_is_gone() -> None:
+    r = Rig()
+    r.join()
+    r.publish(10)
+    [lease] = r.poll()
+    r.settle(lease, ranges=[0, 8])
+    r.new_epoch(5)
+    r.tell()
+    assert (r.part().committed, r.part().lag) == (6, 0)
+    r.publish(4)
+    assert r.settle(lease, ranges=[8, 2]).error == StaleReceipt.code
+    [again] = r.poll()
+    assert (offsets(again), again.delivery, again.epoch) == ([6, 7, 8, 9], 1, 2)
+    r.settle(again)
+    r.restart()
+    assert (r.part().committed, r.part().lag) == (10, 0)
+
+
+def test_nothing_happens_to_a_part_until_the_end_of_the_last_epoch_is_known() -> None:
+    r = Rig()
+    r.join()
+    r.publish(10)
+    [lease] = r.poll(most=3)
+    r.settle(lease)
+    r.new_epoch(2)
+    r.hold.add(fx.AskEndOfEpoch)
+    r.publish(5)
+    assert not r.poll()
+    r.new_epoch(4)
+    r.tell()
+    r.release(fx.AskEndOfEpoch)
+    assert offsets(r.poll()) == [3] and r.part().lag == 1
+
+
+def test_answers_of_another_epoch_are_not_believed() -> None:
+    r = Rig()
+    r.join()
+    r.hold.add(fx.AskRuns)
+    r.publish(5, tell=False)
+    r.tell()
+    [ask] = r.held
+    late = r.answer(ask)
+    r.new_epoch(1)
+    r.tell()
+    r.held.clear()
+    r.do(r.core.answer(r.now, r.wall, ask, late, None))
+    assert not r.poll()
+    r.release(fx.AskRuns)
+    assert r.part().lag == 1 and offsets(r.poll()) == [0]
+
+
+def test_retention_counts_what_was_lost_and_says_where_it_went_on() -> None:
+    r = Rig()
+    r.join()
+    r.publish(10)
+    r.publish(1, kind=READY)
+    r.publish(10)
+    [lease] = r.poll(most=8)
+    r.settle(lease, ranges=[0, 2, 5, 1])
+    r.settle(lease, Op.NACK, [6, 1])
+    r.log().start = 13
+    r.tell()
+    part = r.part()
+    assert (part.committed, part.lag, part.expired, part.skipped_to) == (13, 8, 10 - 3 + 2, 13)
+    assert part.in_flight == 0 and part.retrying == 0
+    assert r.settle(lease, ranges=[3, 1]).error == StaleReceipt.code
+    r.restart()
+    assert r.part() == part
+    assert offsets(r.poll()) == list(range(13, 21))
+
+
+def test_a_new_group_on_a_log_that_begins_late_has_lost_nothing() -> None:
+    r = Rig()
+    r.publish(10)
+    r.log().start = 6
+    r.join()
+    part = r.part()
+    assert (part.committed, part.lag, part.expired, part.skipped_to) == (6, 4, 0, -1)
+
+
+def test_retention_while_groupd_was_down() -> None:
+    r = Rig()
+    r.join()
+    r.publish(10)
+    r.settle(r.poll(most=3)[0])
+    r.log().start = 8
+    r.restart()
+    part = r.part()
+    assert (part.committed, part.lag, part.expired, part.skipped_to) == (8, 2, 5, 8)
+
+
+def test_marks() -> None:
+    r = Rig()
+    r.join()
+    r.publish(20)
+    [lease] = r.poll(most=10)
+    assert r.mark(True, 0, 5) == 5
+    assert (r.part().committed, r.part().lag, r.part().in_flight) == (5, 15, 5)
+    assert r.settle(lease, ranges=[0, 1]).error == 0
+    assert r.mark(True, 15, -1) == 5 and r.part().acked_ahead == [15, 5]
+    assert r.mark(False, 3, 8) == 2
+    assert (r.part().committed, r.part().lag, r.part().in_flight) == (3, 12, 2)
+    assert r.settle(lease, ranges=[6, 1]).error == StaleReceipt.code
+    assert r.settle(lease, ranges=[8, 2]).error == 0
+    r.restart()
+    assert (r.part().committed, r.part().lag) == (3, 10)
+    assert offsets(r.poll()) == [3, 4, 5, 6, 7, *range(10, 15)]
+
+
+def test_a_reset_zeroes_attempts_and_dead_letters() -> None:
+    r = Rig(max_retries=1)
+    r.join()
+    r.publish(3)
+    [lease] = r.poll()
+    r.copy_error = Unavailable("no")
+    r.settle(lease, Op.NACK)
+    assert r.part().retrying == 3 and r.mark(False, 0, -1) == 0 and r.part().retrying == 0
+    r.copy_error = None
+    r.advance(5_000)
+    assert not r.dlq
+    assert [(lease.delivery, lease.ranges) for lease in r.poll()] == [(1, [0, 3])]
+
+
+def test_a_mark_makes_the_group_when_told_and_waits_for_the_log() -> None:
+    r = Rig()
+    r.publish(5)
+    r.hold.add(fx.AskRuns)
+    r.hold.add(fx.WatchSet)
+    item = Mark1(r.topics["t"].id, 0, True, 0, 3)
+    call = r.send(Kind.MARK, Mark("__dlq", [item], True))
+    assert r.answer_to(call) is None
+    r.release(fx.AskRuns, fx.WatchSet)
+    assert r.answer_to(call).changed == [3] and r.part(group="__dlq").lag == 2
+    with pytest.raises(UnknownTopicId):
+        r.ask(Kind.MARK, Mark("__dlq", [Mark1(1, 0, True, 0, 3)]))
+
+
+def test_redrive_opens_the_origin_again() -> None:
+    r = Rig(max_retries=1)
+    r.join()
+    r.publish(2)
+    r.settle(r.poll()[0], Op.NACK, [1, 1])
+    assert [entry[3] for entry in r.dlq] == [1]
+    assert r.mark(False, 1, 2) == 1
+    [lease] = r.poll()
+    assert (offsets(lease), lease.delivery) == ([1], 1)
+    r.settle(lease, Op.NACK)
+    assert [entry[3] for entry in r.dlq] == [1, 1]
+
+
+def test_delayed_messages_take_their_place_at_the_ready_record() -> None:
+    r = Rig()
+    r.join()
+    r.publish(2)
+    r.publish(3, kind=LATER)
+    r.publish(2)
+    [lease] = r.poll()
+    assert lease.ranges == [0, 2, 5, 2] and r.part().lag == 4
+    r.settle(lease)
+    assert (r.part().committed, r.part().lag) == (7, 0)
+    at = r.ready([2, 1, 4, 1])
+    r.publish(1)
+    assert (at, r.part().committed, r.part().lag) == (7, 7, 3)
+    first, = r.poll()
+    assert first.ranges == [2, 1, 4, 1]
+    second, = r.poll()
+    assert second.ranges == [8, 1]
+    r.settle(second)
+    r.settle(first, ranges=[4, 1])
+    assert (r.part().committed, r.part().lag) == (7, 1)
+    r.settle(first, Op.NACK, [2, 1])
+    r.restart()
+    assert (r.part().committed, r.part().lag) == (7, 1)
+    r.beat(1_000, "a")
+    [again] = r.poll()
+    assert (again.ranges, again.delivery) == ([2, 1], 2)
+    r.settle(again)
+    assert (r.part().committed, r.part().lag) == (9, 0)
+    r.restart()
+    assert (r.part().committed, r.part().lag) == (9, 0)
+    assert r.mark(False, 7, 8) == 2
+    assert [lease.ranges for lease in r.poll()] == [[2, 1, 4, 1]]
+
+
+def test_describe_does_not_wait_for_ever() -> None:
+    r = Rig()
+    r.join()
+    r.hold.add(fx.AskRuns)
+    r.publish(5, tell=False)
+    r.tell()
+    call = r.send(Kind.DESCRIBE_GROUP, DescribeGroup("g"))
+    assert r.answer_to(call) is None
+    r.advance(3_000)
+    assert r.answer_to(call).partitions[0].lag == 0
+
+
+def test_asks_that_fail_are_asked_again() -> None:
+    r = Rig()
+    r.join()
+    r.hold.add(fx.AskRuns)
+    r.publish(5, tell=False)
+    r.tell()
+    [ask] = r.held
+    r.held.clear()
+    r.do(r.core.answer(r.now, r.wall, ask, None, Unavailable("no")))
+    assert not r.held
+    r.advance(250)
+    assert r.held == [ask]
+
+
+def test_hidden_ranges_are_nobodys() -> None:
+    r = Rig()
+    r.join()
+    part = r.core._desk.state.groups["g"].parts[r.topics["t"].id, 0]
+    part.scan([0, 10, NORMAL], [], [2, 3, 9, 1], 0, 10)
+    part.end = 10
+    assert part.lag() == 6 and offsets(r.poll()) == [0, 1, 5, 6, 7, 8]
