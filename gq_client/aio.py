@@ -14,9 +14,12 @@ import zmq
 from gq_client import node
 from gq_client.admin import Admin
 from gq_client.aio_line import AsyncLine
+from gq_client.aio_producer import AsyncProducer
+from gq_client.batches import ProducerOptions, Published
 from gq_client.consumer_aio import AsyncConsumer
 from gq_client.consumer_options import options_of
 from gq_client.cursor import Cursor, Start, locate
+from gq_client.draft import Headers, When
 from gq_client.line import TIMEOUT_S, Operation, T
 from gq_client.reader import AsyncReader
 from gq_client.routing import To
@@ -36,6 +39,7 @@ class AsyncClient(Admin):
         self._shared: AsyncLine | None = None
         self._lines: set[AsyncLine] = set()
         self._users: dict[Any, None] = {}
+        self._publishers: dict[Any, AsyncProducer] = {}
         self._closed = False
         self._pid = os.getpid()
 
@@ -69,7 +73,7 @@ class AsyncClient(Admin):
 
     def consumer(self, topics: str | Sequence[str], group: str, **options: Any) -> AsyncConsumer:
         """As gq_client.sync.Client.consumer. Call it on the running loop."""
-        return AsyncConsumer(self, options_of(topics, group, **options))
+        return AsyncConsumer(self, options_of(topics, group, **{"client": node.whoami(), **options}))
 
     async def reader(self, topic: str, partition: int, from_: Start = EARLIEST, *, stop_at_end: bool = False, committed: bool = True,
                      include_delayed: bool = False) -> AsyncReader:
@@ -77,6 +81,27 @@ class AsyncClient(Admin):
         found, offset = await self.run(locate(self.routes, topic, partition, from_))
         return AsyncReader(self, Cursor(found, partition, offset, stop_at_end=stop_at_end, committed=committed,
                                         include_delayed=include_delayed))
+
+    async def publish(self, topic: str, value: Any, key: Any = None, *, headers: Headers = None, priority: int | str | None = None,
+                      delay: float | None = None, deliver_at: When = None, partition: int | None = None, acks: str = "leader",
+                      compress: str | None = None, idempotent: bool = True, timeout: float | None = None) -> Published:
+        """As gq_client.sync.Client.publish; those under way together travel together."""
+        patience = self.timeout if timeout is None else timeout
+        wanted = acks, compress, idempotent, patience
+        publisher = self._publishers.get(wanted)
+        if publisher is None:
+            publisher = self._publishers[wanted] = self.producer(linger=0, acks=acks, compress=compress, idempotent=idempotent,
+                                                                 timeout=patience)
+        return await (await publisher.send(topic, value, key, headers, priority, delay, deliver_at, partition))
+
+    def producer(self, *, batch_messages: int = ProducerOptions.batch_messages, batch_bytes: int = ProducerOptions.batch_bytes,
+                 linger: float = ProducerOptions.linger, acks: str = "leader", compress: str | None = None,
+                 idempotent: bool = True, buffer_bytes: int = ProducerOptions.buffer_bytes, timeout: float | None = None,
+                 block: float | None = None) -> AsyncProducer:
+        """As gq_client.sync.Client.producer. Call it on the running loop."""
+        patience = self.timeout if timeout is None else timeout
+        options = ProducerOptions(batch_messages, batch_bytes, linger, acks, compress, idempotent, patience, buffer_bytes)
+        return AsyncProducer(self, options, patience if block is None else block)
 
     def adopt(self, user: Any) -> None:
         """await user.close() with the client."""

@@ -1,7 +1,5 @@
 """How to consume, checked: what an app says, and what the core is told."""
 
-import os
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,10 +40,11 @@ def options_of(topics: str | Sequence[str], group: str, *, mode: str = "", start
                ack: str = "auto", visibility: float | None = None, max_poll: int = limits.POLL_MESSAGES, hold: bool = False,
                session: float = limits.SESSION_MS / 1000, client: str = "", read_ahead: bool = True) -> ConsumerOptions:
     """An app's words as options. `mode` and `start` count for a new group only: start is "earliest", "latest", a time (Unix seconds
-    or datetime). `visibility` and `session` are seconds. `hold`: leases live on to their deadline when the consumer leaves."""
+    or datetime). `visibility` and `session` are seconds. `hold`: leases live on to their deadline when the consumer leaves.
+    `client`: how people are told who it is."""
     if isinstance(start, datetime):
         start = start.timestamp()
     begin = start if isinstance(start, str) else str(int(start * 1_000_000))
     return ConsumerOptions(check_name("group", group), (topics,) if isinstance(topics, str) else tuple(topics), mode, begin, ack,
                            0 if visibility is None else max(1, round(visibility * 1000)), max_poll, hold, round(session * 1000),
-                           client or f"{socket.gethostname()}:{os.getpid()}", read_ahead)
+                           client, read_ahead)

@@ -1,6 +1,7 @@
 """Which node: from arguments, else the environment, else the default data directory. Answers with metad's endpoints."""
 
 import os
+import socket
 from typing import Final
 
 from gq_client.routing import Routes
@@ -19,3 +20,8 @@ def find(data_dir: str | os.PathLike[str] | None = None, server: str | None = No
     else:
         bootstrap = [paths.ipc_endpoint(paths.default_data_dir() if data_dir is None else data_dir, "metad")]
     return Routes(bootstrap, paths.reachable_here)
+
+
+def whoami() -> str:
+    """This process, for people: host:pid."""
+    return f"{socket.gethostname()}:{os.getpid()}"
