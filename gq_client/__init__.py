@@ -15,6 +15,7 @@ reader's), consumer; sockets in wire; waiting in line and aio_line. Errors are t
 """
 
 from gq_client.aio import AsyncClient
+from gq_client.batches import Published
 from gq_client.sync import Client
 
-__all__ = ["AsyncClient", "Client"]
+__all__ = ["AsyncClient", "Client", "Published"]

@@ -75,8 +75,8 @@ class AsyncClient(Admin):
         """As gq_client.sync.Client.consumer. Call it on the running loop."""
         return AsyncConsumer(self, options_of(topics, group, **{"client": node.whoami(), **options}))
 
-    async def reader(self, topic: str, partition: int, from_: Start = EARLIEST, *, stop_at_end: bool = False, committed: bool = True,
-                     include_delayed: bool = False) -> AsyncReader:
+    async def reader(self, topic: str, partition: int, from_: Start = EARLIEST, *, stop_at_end: bool = False,
+                     committed: bool = True, include_delayed: bool = False) -> AsyncReader:
         """As gq_client.sync.Client.reader."""
         found, offset = await self.run(locate(self.routes, topic, partition, from_))
         return AsyncReader(self, Cursor(found, partition, offset, stop_at_end=stop_at_end, committed=committed,
