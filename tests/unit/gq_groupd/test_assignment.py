@@ -25,9 +25,9 @@ def test_more_members_than_partitions_and_one_leaves() -> None:
 @given(st.dictionaries(st.integers(1, 3), st.integers(1, 9), max_size=3), MEMBERS, MEMBERS)
 def test_balanced_sticky_and_stable(counts: dict[int, int], before: list[str], after: list[str]) -> None:
     partitions = {t: list(range(n)) for t, n in counts.items()}
-    first = assign(partitions, {t: before for t in partitions}, {})
-    second = assign(partitions, {t: after for t in partitions}, first)
-    assert assign(partitions, {t: after for t in partitions}, second) == second
+    first = assign(partitions, dict.fromkeys(partitions, before), {})
+    second = assign(partitions, dict.fromkeys(partitions, after), first)
+    assert assign(partitions, dict.fromkeys(partitions, after), second) == second
     for topic, numbers in partitions.items():
         owned = [sum(second.get((topic, p)) == m for p in numbers) for m in after]
         assert sum(owned) == (len(numbers) if after else 0)

@@ -1,11 +1,11 @@
 """Dead letters: exactly one copy, wherever it breaks."""
 
 import pytest
-from tests.unit.gq_groupd.rig import Rig
 
 from gq_groupd import effects as fx
 from gq_proto.errors import Unavailable, UnknownTopicId
 from gq_proto.messages import Op
+from tests.unit.gq_groupd.rig import Rig
 
 
 def reject(r: Rig, n: int = 3) -> None:

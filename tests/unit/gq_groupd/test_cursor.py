@@ -19,7 +19,8 @@ def runs_of(log: list[int], low: int, high: int) -> list[tuple[int, Entry]]:
 
 
 @given(LANES, st.lists(st.integers(1, 40), max_size=60), st.integers(1, 30))
-def test_every_offset_is_served_once_in_order_and_memory_is_bounded(runs: list[tuple[int, int]], steps: list[int], load: int) -> None:
+def test_every_offset_is_served_once_in_order_from_bounded_memory(runs: list[tuple[int, int]], steps: list[int],
+                                                                  load: int) -> None:
     log = [lane for lane, n in runs for _ in range(n)]
     lanes, scanned, served = Lanes(0), 0, []
     for step in [*steps, len(log)]:

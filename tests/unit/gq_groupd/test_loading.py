@@ -3,13 +3,13 @@
 import random
 
 import pytest
-from tests.unit.gq_groupd.rig import LATER, NORMAL, READY, Rig, offsets
 
 from gq_groupd import effects as fx
 from gq_groupd.core import Settings
 from gq_proto.errors import StaleReceipt, Unavailable, UnknownTopicId
 from gq_proto.messages import DescribeGroup, Kind, Mark, Mark1, Op
 from gq_proto.record import kind_of
+from tests.unit.gq_groupd.rig import LATER, NORMAL, READY, Rig, offsets
 
 
 def test_control_records_are_no_messages() -> None:

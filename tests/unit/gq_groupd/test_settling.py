@@ -1,11 +1,11 @@
 """What becomes of leased messages."""
 
 import pytest
-from tests.unit.gq_groupd.rig import Rig, offsets
 
 from gq_groupd import effects as fx
 from gq_proto.errors import BadRequest, StaleReceipt
 from gq_proto.messages import Kind, Leave, Op, Progress, Receipt1, Settle, Settle1, SettleReceipts
+from tests.unit.gq_groupd.rig import Rig, offsets
 
 STALE = StaleReceipt.code
 
@@ -164,8 +164,8 @@ def test_a_receipt_is_all_it_takes_and_must_match_in_everything() -> None:
     r = rig(1)
     [lease] = r.poll(hold=True)
     number = r.describe().number
-    good = dict(op=Op.ACK, topic="t", partition=0, offset=0, delivery=1, group_number=number, lease=lease.lease,
-                random=lease.random)
+    good = {"op": Op.ACK, "topic": "t", "partition": 0, "offset": 0, "delivery": 1, "group_number": number,
+            "lease": lease.lease, "random": lease.random}
     for field, wrong in (("random", 0), ("delivery", 2), ("topic", "u"), ("partition", 1), ("group_number", 9), ("lease", 5)):
         [result] = r.ask(Kind.SETTLE_RECEIPTS, SettleReceipts([Receipt1(**{**good, field: wrong})])).settled
         assert result.error == STALE, field
@@ -176,7 +176,7 @@ def test_a_receipt_is_all_it_takes_and_must_match_in_everything() -> None:
 
 def test_hold_leases_outlive_the_member_and_a_restart() -> None:
     r = rig(1, "ab")
-    [lease] = r.poll("a", hold=True)
+    assert r.poll("a", hold=True)
     r.ask(Kind.LEAVE, Leave("g", "a"))
     r.beat(10_000, "b")
     r.restart()

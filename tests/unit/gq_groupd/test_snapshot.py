@@ -3,12 +3,12 @@
 import random
 
 import pytest
-from tests.unit.gq_groupd.rig import Rig
 
 from gq_groupd.core import Settings
 from gq_groupd.entries import PartSnapshot, decode
 from gq_groupd.snapshot import PIECE_BYTES
 from gq_proto.messages import Op
+from tests.unit.gq_groupd.rig import Rig
 
 
 def busy(rng: random.Random, r: Rig, steps: int) -> None:

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from gq_proto.errors import GoQueueError
 from gq_proto.receipt import Receipt, parse_receipt
 
-RECEIPTS = st.builds(Receipt, st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True), st.integers(0, 9999), st.integers(0, 2**63 - 1),
-                     st.integers(1, 10**6), st.integers(0, 15), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1),
+RECEIPTS = st.builds(Receipt, st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True), st.integers(0, 9999),
+                     st.integers(0, 2**63 - 1), st.integers(1, 10**6), st.integers(0, 15), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1),
                      st.integers(0, 2**32 - 1))
 GOOD = Receipt("jobs", 3, 17, 1, 5, 2, 2**63, 77)
 
@@ -35,7 +35,8 @@ def test_garbage_is_a_typed_error(text: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("bad", ["jobs:-1:17:1:", "jobs:3:17:0:", "jobs:3:٣:1:", "jobs:03:17:1:", "a/b:3:17:1:", f"jobs:3:{2**63}:1:"])
+@pytest.mark.parametrize("bad", ["jobs:-1:17:1:", "jobs:3:17:0:", "jobs:3:٣:1:", "jobs:03:17:1:", "a/b:3:17:1:",
+                                 f"jobs:3:{2**63}:1:"])
 def test_wrong_fields(bad: str) -> None:
     with pytest.raises(GoQueueError):
         parse_receipt(bad + GOOD.text().rsplit(":", 1)[1])
