@@ -64,6 +64,7 @@ class ConsumerCore:
         self.assignment: list[Assigned] = []
         self.failed: GoQueueError | None = None
         self.paused = self.group_paused = False
+        self.wanted = 0                    # messages the app waits for
         self.held: dict[int, HeldLease] = {}
         self.queue: deque[HeldLease] = deque()
         self.outbox: list[Ask] = []
@@ -145,7 +146,10 @@ class ConsumerCore:
         """Settle what is decided, give the rest back, be gone: done when state is LEFT."""
         was = self.state
         for held in list(self.held.values()):
-            held.cut()
+            if self.options.hold:
+                self._give_back(held)       # groupd keeps hold leases; what nobody saw is not to wait for their deadline
+            else:
+                held.cut()
         self.queue.clear()
         self.settler.flush(now)
         self._become("leave")
@@ -235,7 +239,7 @@ class ConsumerCore:
 
     def _may_poll(self) -> bool:
         """At most one lease waits while the app works on another."""
-        if self._polling or self.state != MEMBER or self.paused:
+        if self._polling or self.state != MEMBER or self.paused or (self.options.hold and not self.wanted):
             return False
         waiting = sum(count(held.lease.ranges) for held in self.queue if not held.begun)
         return waiting < max(1, self.options.max_poll // 4)
@@ -248,8 +252,11 @@ class ConsumerCore:
         self._ask(Kind.POLL, body, lambda *a: self._polled(member, *a), POLL_WAIT_MS / 1000 + 5)
 
     def _ask_for(self) -> int:
-        """Members of a shared group take what they can do soon, so that no one hoards what others could start."""
+        """Members of a shared group take what they can do soon, so that no one hoards what others could start; the clock of a hold
+        lease runs from when it is granted, so no more than is waited for."""
         o = self.options
+        if o.hold:
+            return min(o.max_poll, self.wanted)
         if o.mode != "shared":
             return o.max_poll
         return max(1, min(o.max_poll, FIRST_ASK if self._pace is None else int(self._pace * PACE_S)))
@@ -269,8 +276,9 @@ class ConsumerCore:
 
     def _take_lease(self, held: HeldLease, now: float) -> None:
         self.held[held.lease.lease] = held
-        if self.state != MEMBER or self.paused:
+        if self.state != MEMBER or self.paused or (self.options.hold and not self.wanted):
             self._give_back(held)
+            self.awake(now)
             return
         self.queue.append(held)
         self.fetcher.add(held, now)
@@ -285,7 +293,9 @@ class ConsumerCore:
             self._poll_at = self._after_failure(now, error)
 
     def take(self, now: float, most: int = VIEW) -> HeldLease | None:
-        """A lease whose `view` (never empty) the app may walk next; None while there is nothing."""
+        """A lease whose `view` (never empty) the app may walk next; None while there is nothing: set `wanted` to 0 when the app
+        does not wait for it."""
+        self.wanted = 0
         self._note_pace(now)
         blocked = set()
         for held in list(self.queue):
@@ -299,6 +309,7 @@ class ConsumerCore:
                 blocked.add(held.key)
             else:
                 self._served_up(held)
+        self.wanted = most
         return None
 
     def _note_pace(self, now: float) -> None:

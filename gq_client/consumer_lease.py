@@ -134,10 +134,14 @@ class HeldLease:
             self.forget(hidden)
 
     def next_view(self, most: int, now: float) -> list[Message]:
-        """Up to `most` messages for the app to walk; [] when nothing is at hand. What it walked before counts as started."""
+        """Up to `most` messages for the app to walk; [] when nothing is at hand. What it walked before counts as started; what
+        it left of its last view comes again."""
+        rest = self.view[self.cursor:]
         if self.cursor:
             self.last, self.cursor = self.view[self.cursor - 1].offset, 0
         self.view, self.begun = [], True
+        if rest:
+            self.items = rest + self.items
         while not self.items and self.chunks:
             self.items = self._decode(*self.chunks.popleft())
             self.raw_bytes = sum(len(chunk[0]) for chunk in self.chunks)

@@ -96,8 +96,8 @@ class Hosted:
 
     def _failed(self, error: GoQueueError) -> None:
         """The journal ended: nothing in memory counts that is not in it."""
-        self._shared.daemon.log.info("journal lost, taking over anew",
-                                     extra=logs.fields(partition=self.partition, error=error.name, reason=error.message))
+        log = self._shared.daemon.log.warning if self.serving else self._shared.daemon.log.debug
+        log("journal lost, taking over anew", extra=logs.fields(partition=self.partition, error=error.name, reason=error.message))
         self._drop(Unavailable("the group's coordinator starts over, ask again"))
         self._loop.call_later(self._retry_s, self._take_over)
         self._retry_s = min(2 * self._retry_s, RETRY_S[1])

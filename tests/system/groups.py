@@ -178,8 +178,13 @@ def nothing_comes(consumer: Any, timeout: float = 0.5) -> bool:
     return consumer.poll(1, timeout=timeout) == []
 
 
-def offsets(messages: Sequence[Any]) -> list[int]:
-    return sorted(m.offset for m in messages)
+def number(message: Any) -> int:
+    """Of those that numbers() made. Offsets also count the log's own records."""
+    return int(message.value)
+
+
+def numbers_of(messages: Sequence[Any]) -> list[int]:
+    return sorted(number(m) for m in messages)
 
 
 # -- consumers that can be killed -----------------------------------------------------------------
@@ -193,8 +198,11 @@ do = sys.argv[4]
 with gq_client.Client() as client, client.consumer(topic, group, ack="manual", **options) as consumer:
     print("up", consumer.member, flush=True)
     for message in consumer:
-        print("got", message.partition, message.offset, message.delivery, message.receipt, flush=True)
-        if do == "hang":
+        if do.startswith("find") and int(message.value) != int(do.split()[1]):
+            message.release()
+            continue
+        print("got", message.partition, message.value.decode(), message.delivery, message.receipt, flush=True)
+        if do == "hang" or do.startswith("find"):
             sys.stdin.readline()
             message.ack()
         elif do == "ack":
@@ -203,14 +211,15 @@ with gq_client.Client() as client, client.consumer(topic, group, ack="manual", *
             sys.stdin.readline()
             try:
                 message.ack(sync=True)
-                print("acked", message.offset, flush=True)
+                print("acked", message.value.decode(), flush=True)
             except GoQueueError as e:
                 print("refused", e.name, flush=True)
 """
 
 
 class Worker:
-    """A consumer process. `do`: "ack" each, "hang" on each until told to go on, "late": as hang, and say how the ack went."""
+    """A consumer process. `do`: "ack" each, "hang" on each until told to go on, "late": as hang, and say how the ack went;
+    "find N": release all but message N, and hang on that."""
 
     def __init__(self, node: Node, topic: str, group: str, do: str = "ack", **options: Any) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", WORKER, topic, group, repr(options), do], env=node.env,

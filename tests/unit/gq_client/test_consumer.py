@@ -130,6 +130,12 @@ def test_a_lease_is_fetched_handed_out_acked_and_forgotten() -> None:
     assert play.core.held == {}
 
 
+def test_what_the_app_left_of_a_view_comes_again() -> None:
+    play = Play().joined().leased(1, 0, 300).bytes_by_ranges()
+    assert [m.offset for m in play.walk(5)] == [0, 1, 2, 3, 4]
+    assert [m.offset for m in play.walk(295)] == list(range(5, 300))
+
+
 def test_one_poll_at_a_time_and_one_lease_ahead() -> None:
     play = Play().joined()
     assert len(play.asked(Kind.POLL)) == 1
