@@ -24,6 +24,7 @@ from gq_client.line import TIMEOUT_S, Operation, T
 from gq_client.reader import AsyncReader
 from gq_client.routing import To
 from gq_proto.errors import Closed
+from gq_proto.memory import keep_freed_memory
 from gq_proto.messages import EARLIEST, Body, Kind
 
 
@@ -32,6 +33,7 @@ class AsyncClient(Admin):
 
     def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, token: str | bytes = b"",
                  timeout: float = TIMEOUT_S) -> None:
+        keep_freed_memory()
         self.routes = node.find(data_dir, server)
         self.timeout = timeout
         self.token = token.encode() if isinstance(token, str) else token

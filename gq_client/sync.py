@@ -25,6 +25,7 @@ from gq_client.publisher import Publisher
 from gq_client.reader import Reader
 from gq_client.routing import To
 from gq_proto.errors import CallerFault, Closed
+from gq_proto.memory import keep_freed_memory
 from gq_proto.messages import EARLIEST, Body, Kind
 
 IDLE_LINES_MAX = 8
@@ -40,6 +41,7 @@ class Client(Admin):
 
     def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, token: str | bytes = b"",
                  timeout: float = TIMEOUT_S) -> None:
+        keep_freed_memory()
         self.routes = node.find(data_dir, server)
         self.timeout = timeout
         self.token = token.encode() if isinstance(token, str) else token
@@ -101,7 +103,7 @@ class Client(Admin):
     def consumer(self, topics: str | Sequence[str], group: str, **options: Any) -> Consumer:
         """A member of `group` (made if need be), see gq_client.consumer_sync. `options` are those of
         gq_client.consumer_options.options_of: mode, start, ack, visibility, max_poll, hold, session, client."""
-        return Consumer(self, options_of(topics, group, **options))
+        return Consumer(self, options_of(topics, group, **{"client": node.whoami(), **options}))
 
     def reader(self, topic: str, partition: int, from_: Start = EARLIEST, *, stop_at_end: bool = False, committed: bool = True,
                include_delayed: bool = False) -> Reader:
