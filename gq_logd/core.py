@@ -83,9 +83,8 @@ class LogCore:
                     for folder in folders:
                         self.files.disk.sync_dir(folder)
                     partition.sync_ended(None)
-                    if partition.changed or partition.log.unclosed:
-                        partition.prepare()
-                        partition.checkpoint(now, least_bytes=1)
+                    partition.prepare()
+                    partition.checkpoint(now, least_bytes=1)
                 except OSError as e:
                     partition.judge(e)
         self.files.pool.close()

@@ -47,6 +47,11 @@ class Growing:
     def extend_runs(self, runs: list[int]) -> None:
         codec.extend_runs(self.packed, self.base, runs)
 
+    @property
+    def unsaved(self) -> bool:
+        """It has entries that the file has not (not told of runs, whose last one grows)."""
+        return len(self.packed) > self._saved
+
     def _unsaved(self) -> bytes | bytearray:
         if self.kind is not Derived.RUNS:
             return self.packed[self._saved:]

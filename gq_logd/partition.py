@@ -227,7 +227,7 @@ class Partition:
     def prepare(self) -> None:
         """Note what a checkpoint will say: producers as of a point that is on the disk when it is written. A snapshot of later
         would take batches for duplicates that a power loss has eaten."""
-        self._prepared = (self.log.end, self._snapshot() if self.producers.changed else None)
+        self._prepared = (self.log.end, self._snapshot() if self.producers.changed else self._prepared[1])
         self.producers.changed = False
         self.fresh = True
 

@@ -195,10 +195,11 @@ def _position_of(files: Files, part: Segment, found: dict[Derived, DerivedFile],
     return int(start + scan.position)
 
 
-def aborted_of(files: Files, part: Segment) -> list[int]:
-    """The ranges `.txnindex` names; Corrupt when it has an entry that is not good."""
+def aborted_of(files: Files, part: Segment) -> tuple[list[int], int]:
+    """The ranges `.txnindex` names, and the offset up to which it does; Corrupt when it says what the log does not."""
     found = segment.read_derived(files.read(part.path(Derived.TXNINDEX.value)), Derived.TXNINDEX, part.base)
     if found.damaged or found.next_offset > part.next_offset:
-        part.growing(Derived.TXNINDEX).packed.clear() if not part.closed else None
+        if not part.closed:
+            part.growing(Derived.TXNINDEX).packed.clear()
         raise Corrupt(f"{part.path(Derived.TXNINDEX.value)} is damaged")
-    return segment.unpack_ranges(found.payload)
+    return segment.unpack_ranges(found.payload), found.next_offset

@@ -173,18 +173,20 @@ class Recovery:
     def _keep_facts(self, scan: Scan) -> None:
         self._facts += facts_of(scan)
 
-    def _aborted(self, log: Log) -> list[int] | None:
-        """Ranges that transactions aborted; None when a file does not say."""
+    def _aborted(self, log: Log) -> tuple[list[int], dict[int, int]] | None:
+        """Ranges that transactions aborted, and per segment (base) up to which offset it says so; None when a file is bad."""
         names = set(self._files.disk.list_dir(self._folder))
         found: list[int] = []
+        covered: dict[int, int] = {}
         for part in log.segments:
             if segment.segment_name(part.base, Derived.TXNINDEX.value) in names:
                 try:
-                    found = rng.union(found, rebuild.aborted_of(self._files, part))
+                    aborted, covered[part.base] = rebuild.aborted_of(self._files, part)
+                    found = rng.union(found, aborted)
                 except Corrupt as e:
                     self._note(f"{e.message}: transactions are read from the whole log")
                     return None
-        return found
+        return found, covered
 
     def _restore_epochs(self, partition: Partition) -> None:
         entries: list[tuple[int, int]] = []
@@ -205,17 +207,19 @@ class Recovery:
         partition.saved_epoch = partition.epochs.latest
 
     def _restore_facts(self, partition: Partition, mark: small.Checkpoint) -> None:
-        """Producers, transactions and the latest control records, from the snapshot and what lies behind it."""
+        """Producers, transactions and the latest control records, from the small files and from what lies behind them."""
         log = partition.log
         batches_from = self._restore_producers(partition, mark.recovery_point)
-        aborted = self._aborted(log)
-        transactions_from = log.start if aborted is None else mark.last_stable
-        partition.transactions.aborted = aborted or []
-        start = max(min(batches_from, transactions_from, self._from), log.start)
-        for offset, what, transactional in [*self._replayed(log, start, self._from), *self._facts]:
-            part = log.segments[log.number_of(offset)]
+        known = self._aborted(log)
+        start = max(min(batches_from, mark.last_stable, self._from), log.start)
+        facts = [*self._replayed(log, start, self._from), *self._facts]
+        if known is None or _unexplained(facts, log, known[1]):
+            facts = [*self._replayed(log, log.start, self._from), *self._facts]
+            known = None
+        partition.transactions.aborted = known[0] if known else []
+        for offset, what, transactional in facts:
             if isinstance(what, FoundControl):
-                partition.wrote_control(what.offset, what.type, what.body, part)
+                partition.wrote_control(what.offset, what.type, what.body, log.segments[log.number_of(offset)])
                 continue
             if offset >= batches_from:
                 partition.producers.replay(what.producer_id, what.epoch, what.base_sequence, what.count, offset)
@@ -252,7 +256,7 @@ class Recovery:
             try:
                 data, following = part.read(offset, high, rebuild.CHUNK_BYTES)
             except Corrupt:
-                following = part.corrupt(part.floor(offset)).next_offset
+                following = part.corrupt(part.floor(offset), offset).next_offset
                 data = memoryview(b"")
             yield from facts_of(codec.scan(data))
             offset = following
@@ -274,6 +278,23 @@ def next_sequence(producer: small.ProducerEntry) -> int:
         return 0
     last = producer.batches[-1]
     return (last.base_sequence + last.count) % 2**31
+
+
+def _unexplained(facts: list[Fact], log: Log, covered: dict[int, int]) -> bool:
+    """An abort is among them whose transaction is not, and no `.txnindex` reaches as far: what it aborted lies further back."""
+    began: set[int] = set()
+    for offset, what, transactional in facts:
+        if isinstance(what, FoundBatch):
+            if transactional:
+                began.add(what.producer_id)
+        elif what.type in (control.ControlType.ABORT, control.ControlType.COMMIT):
+            said = control.decode_body(what.type, what.body)
+            assert isinstance(said, control.Marker)
+            base = log.segments[log.number_of(offset)].base
+            if what.type == control.ControlType.ABORT and said.producer_id not in began and offset >= covered.get(base, 0):
+                return True
+            began.discard(said.producer_id)
+    return False
 
 
 def facts_of(scan: Scan) -> list[Fact]:

@@ -120,9 +120,10 @@ class Segment:
             self.growing(Derived.DUE).packed += segment.pack_due(found.due)
 
     def save(self, least_bytes: int = 1) -> None:
-        """Derived entries into their files, of those that lag behind the log by `least_bytes`. OSError."""
+        """Derived entries into their files, of those that lag behind the log by `least_bytes`. What was aborted is always saved: a
+        checkpoint says that it need not be looked for. OSError."""
         for kind, growing in self._growing.items():
-            if self.size - growing.covered >= least_bytes:
+            if self.size - growing.covered >= (1 if kind is Derived.TXNINDEX and growing.unsaved else least_bytes):
                 growing.flush(self._files.pool, self.path(kind.value), self.size, self.next_offset)
 
     def close(self) -> None:
@@ -170,7 +171,7 @@ class Segment:
         `offset` lies in this segment. Damaged when its record is; damage behind it ends the read before it."""
         for damage in self.damage:
             if damage.low <= offset < damage.high:
-                raise self.corrupt(damage.position)
+                raise self.corrupt(damage.position, offset)
         start, want = self.floor(offset), max(max_bytes, READ_MIN)
         while True:
             data = memoryview(self._files.pool.get(self.path()).pread(start, min(want, self.size - start)))
@@ -182,9 +183,9 @@ class Segment:
                 if count and first == offset:
                     return self._cut(data, start, at, valid, following, limit)
                 if count or record_size(data[at:]) <= len(data) - at:
-                    raise self.corrupt(start + at)
+                    raise self.corrupt(start, offset)
             if want >= self.size - start:
-                raise self.corrupt(start)
+                raise self.corrupt(start, offset)
             want *= 4
 
     def _cut(self, data: memoryview, start: int, at: int, valid: int, following: int, limit: int) -> tuple[memoryview, int]:
@@ -237,9 +238,11 @@ class Segment:
 
     # -- damage ----------------------------------------------------------------------
 
-    def corrupt(self, position: int) -> Damaged:
-        """What a reader is told about the first damage at or behind the valid record or the damage at `position`."""
+    def corrupt(self, position: int, offset: int) -> Damaged:
+        """What a reader of `offset` is told, whose record is damaged; a valid record or damage before it is at `position`."""
         damage = self.damage_at(position)
+        while damage.high <= offset < self.next_offset:
+            damage = self.damage_at(damage.end_position)
         return Damaged(f"{self.path()} is damaged at position {damage.position}: offsets {damage.low}-{damage.high - 1} are lost",
                        damage.high)
 
@@ -258,7 +261,8 @@ class Segment:
             damage = Damage(scan.position, self.size, low, self.next_offset)
         else:
             damage = Damage(scan.position, start + found, low, int.from_bytes(data[found + 8:found + 16]))
-        self.damage.append(damage)
+        if damage.position < self.size:
+            self.damage.append(damage)
         self.damage.sort(key=lambda d: d.position)
         return damage
 

@@ -117,7 +117,7 @@ class Fetches:
     def _answer(self, call: Call) -> None:
         body: Fetch = call.body
         parts, frames = [], []
-        left = max(min(body.max_bytes, FETCH_BYTES_MAX), 1)
+        left = most = max(min(body.max_bytes, FETCH_BYTES_MAX), 1)
         for part in body.parts:
             try:
                 partition = self._find(part.topic_id, part.partition)
@@ -125,6 +125,8 @@ class Fetches:
                 fetched, data = reading.failed(None, e), reading.NOTHING
             else:
                 fetched, data = reading.part_of(partition, part, left, body)
+                if len(data) > left < most and part.offset >= 0:
+                    fetched, data = reading.empty(partition, part.offset), reading.NOTHING
             left -= len(data)
             parts.append(fetched)
             frames.append(data)

@@ -141,7 +141,7 @@ class Disk:
         """Names, sorted; empty when there is no such folder."""
         try:
             return sorted(os.listdir(path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def make_dirs(self, path: str) -> None:
