@@ -13,6 +13,7 @@ from gq_ctl.app import FAILED, NOT_FOUND, Failed, Group, Quiet, settings
 from gq_ctl.message import headers_json, shown, to_json
 from gq_ctl.output import Progress, Row, plain, say
 from gq_ctl.units import show_size, show_time
+from gq_proto.names import is_internal
 
 PATH: Final = click.Path(exists=True, path_type=Path)
 
@@ -38,7 +39,7 @@ def verify(path: Path | None) -> None:
     position, and the exit code is 1. A torn tail is only mentioned: the daemon cuts it when it starts.
     """
     from gq_ctl.verify import Found, places, verify_place
-    rows, total, topics = [], Found(), set()
+    rows, total, internal = [], Found(), 0
     progress = Progress("verified", time.monotonic)
     for place in places(_path(path)):
         found = verify_place(place, lambda count: progress.update(total.messages + total.control + count))
@@ -47,18 +48,22 @@ def verify(path: Path | None) -> None:
             say(f"{note} (a torn tail: the daemon cuts it)")
         for problem in found.problems:
             say(str(problem))
-        rows.append({"topic": place.topic, "partition": place.partition, "messages": found.messages, "control": found.control,
-                     "first_offset": found.first_offset, "next_offset": found.next_offset, "segments": found.segments,
-                     "bytes": found.size, "problems": len(found.problems)})
+        rows.append(_verified(place, found))
         total.add(found)
-        topics.add(place.topic)
+        internal += found.messages if is_internal(place.topic) else 0
     if not rows:
         raise Failed(f"no segments below {_path(path)}: give a data directory, a partition's folder or a .log file", NOT_FOUND)
     settings().output().rows(rows, "messages", {"bytes": show_size})
-    say(f"{total.messages:,} messages in {len(rows)} partitions of {len(topics)} topics: "
+    say(f"{total.messages - internal:,} messages, {internal:,} internal ones, in {len(rows)} partitions: "
         f"{f'{len(total.problems)} problems' if total.problems else 'no damage'}")
     if total.problems:
         raise Quiet(FAILED)
+
+
+def _verified(place: Any, found: Any) -> Row:
+    return {"topic": place.topic, "partition": place.partition, "messages": found.messages, "control": found.control,
+            "first_offset": found.first_offset if found.first_offset >= 0 else None, "next_offset": found.next_offset,
+            "segments": found.segments, "bytes": found.size, "problems": len(found.problems)}
 
 
 @log_command.command("dump")

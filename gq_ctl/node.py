@@ -7,6 +7,7 @@ its own, what supervisor does not know.
 
 import fcntl
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from gq_ctl.app import FAILED, UNREACHABLE, Command, Failed, Quiet, settings
+from gq_ctl.app import FAILED, UNREACHABLE, USAGE, Command, Failed, Quiet, settings
 from gq_ctl.output import Progress, Row, say
 from gq_ctl.params import DURATION
 from gq_ctl.units import show_duration
@@ -25,7 +26,12 @@ from gq_run import paths
 DAEMONS: Final = ("metad", "logd", "groupd")
 STATUS_S: Final = 1.0
 POLL_S: Final = 0.03
-SHOW: Final = {"uptime_s": lambda seconds: "" if seconds is None else show_duration(int(seconds) * 1000 or 1)}
+TAIL_BYTES: Final = 8192
+SHOW: Final = {"uptime_s": lambda seconds: "" if seconds is None else show_duration(seconds * 1000)}
+
+
+class Hopeless(Failed):
+    """A daemon that will not start however often it is tried."""
 
 
 @click.command("up", cls=Command)
@@ -99,8 +105,14 @@ def _start(data_dir: str, timeout_s: float) -> None:
             say("up already, but not under supervisor")
             return
         _end_by_pid(data_dir, [status for status in found.values() if status], timeout_s)
+    mine = not supervisor.runs()
     supervisor.start()
-    _wait_ready(data_dir, supervisor, timeout_s)
+    try:
+        _wait_ready(data_dir, supervisor, timeout_s)
+    except Hopeless:
+        if mine:
+            supervisor.shutdown(timeout_s)
+        raise
 
 
 def _wait_ready(data_dir: str, supervisor: Any, timeout_s: float) -> None:
@@ -134,8 +146,8 @@ def _check_alive(data_dir: str, name: str, process: dict[str, Any] | None) -> No
     from gq_ctl.supervisor import GIVEN_UP
     if process is None:
         return
-    if process["statename"] in GIVEN_UP or (process["statename"] == "BACKOFF" and process["exitstatus"] == 2):
-        raise Failed(f"{name} does not start: {_last_words(data_dir, name) or process['spawnerr'] or process['description']}")
+    if process["statename"] in GIVEN_UP or (process["statename"] == "BACKOFF" and _exit_status(data_dir, name) == USAGE):
+        raise Hopeless(f"{name} does not start: {_last_words(data_dir, name) or process['spawnerr'] or process['description']}")
 
 
 def _stop(data_dir: str, timeout_s: float) -> None:
@@ -179,15 +191,26 @@ def _alone(data_dir: str) -> Iterator[None]:
         yield
 
 
+def _exit_status(data_dir: str, name: str) -> int:
+    """With which a daemon ended last; supervisor tells nobody but its log. -1: it does not say."""
+    found = re.findall(rf"exited: {name} \(exit status (\d+)", _tail(data_dir, "supervisord"))
+    return int(found[-1]) if found else -1
+
+
 def _last_words(data_dir: str, name: str) -> str:
     """The last line a daemon printed."""
+    lines = _tail(data_dir, name).strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+def _tail(data_dir: str, name: str) -> str:
+    """The end of a log file."""
     try:
         with open(os.path.join(data_dir, "daemons", f"{name}.log"), "rb") as log:
-            log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
-            lines = log.read().decode(errors="replace").strip().splitlines()
+            log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
+            return log.read().decode(errors="replace")
     except OSError:
         return ""
-    return lines[-1].strip() if lines else ""
 
 
 # -- status -----------------------------------------------------------------------------------

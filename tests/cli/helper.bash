@@ -6,9 +6,14 @@ bats_require_minimum_version 1.5.0
 export GQ_ROOT="${GQ_ROOT:-$(cd "$BATS_TEST_DIRNAME/../.." && pwd)}"
 export GQ_PYTHON="${GQ_PYTHON:-$(command -v python3)}"
 
-gqctl() {
-    PYTHONPATH="$GQ_ROOT${PYTHONPATH:+:$PYTHONPATH}" "$GQ_PYTHON" -m gq_ctl "$@"
-}
+# A real program, so that it can be started by other programs, killed, and waited for.
+GQ_BIN="$BATS_RUN_TMPDIR/bin"
+if [ ! -x "$GQ_BIN/gqctl" ]; then
+    mkdir -p "$GQ_BIN"
+    printf '#!/bin/sh\nPYTHONPATH="%s${PYTHONPATH:+:$PYTHONPATH}" exec "%s" -m gq_ctl "$@"\n' "$GQ_ROOT" "$GQ_PYTHON" > "$GQ_BIN/gqctl"
+    chmod +x "$GQ_BIN/gqctl"
+fi
+PATH="$GQ_BIN:$PATH"
 
 # start_node [NAME]: a node on an empty data directory whose path has a space in it.
 start_node() {
@@ -52,6 +57,17 @@ eventually() {
             return 1
         fi
         sleep 0.1
+    done
+}
+
+# ended PID...: none of them runs.
+ended() {
+    local pid
+    for pid in "$@"; do
+        if kill -0 "$pid" 2> /dev/null && ! grep -qs '^State:.Z' "/proc/$pid/status"; then
+            echo "still there: $pid"
+            return 1
+        fi
     done
 }
 

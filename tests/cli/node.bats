@@ -41,7 +41,7 @@ teardown_file() { stop_node; }
     gqctl publish kept hello > /dev/null
     pids="$(gqctl status -o json | field pid)"
     run -0 gqctl down
-    for pid in $pids; do ! kill -0 "$pid" 2> /dev/null; done
+    ended $pids
     run -3 --separate-stderr gqctl topic list
     [[ "$stderr" == *"no node runs on $GOQUEUE_DATA_DIR: start it with"*up* ]]
     [ "$(wc -l <<< "$stderr")" = 1 ]
@@ -58,13 +58,13 @@ teardown_file() { stop_node; }
     eventually 5 gone
     pids="$(gqctl status -o json | field pid)"
     gqctl down
-    for pid in $pids; do ! kill -0 "$pid" 2> /dev/null; done
+    ended $pids
     gqctl up > /dev/null
     gqctl status > /dev/null
 }
 
 @test "a second node on the same directory is refused with one clear line" {
-    run --separate-stderr env PYTHONPATH="$GQ_ROOT" timeout 20 "$GQ_PYTHON" -m gq_logd
+    run --separate-stderr env PYTHONPATH="$GQ_ROOT:$PYTHONPATH" timeout 20 "$GQ_PYTHON" -m gq_logd
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ]
     grep -q -i "lock\|another" <<< "$stderr$output"
 }
@@ -83,7 +83,7 @@ teardown_file() { stop_node; }
     for locale in C POSIX; do
         LC_ALL=$locale LANG=$locale gqctl publish utf8 'grün ☃' > /dev/null
     done
-    run -0 env LC_ALL=C PYTHONPATH="$GQ_ROOT" "$GQ_PYTHON" -m gq_ctl consume utf8 -o value
+    run -0 env LC_ALL=C gqctl consume utf8 -o value
     [ "$output" = $'grün ☃\ngrün ☃' ]
 }
 
@@ -99,7 +99,7 @@ teardown_file() { stop_node; }
 }
 
 @test "help works without a node, for every command" {
-    run -0 env GOQUEUE_DATA_DIR=/nonexistent PYTHONPATH="$GQ_ROOT" "$GQ_PYTHON" -m gq_ctl --help
+    run -0 env GOQUEUE_DATA_DIR=/nonexistent gqctl --help
     for command in up status "topic create" publish consume ack replay "group reset" "dlq redrive" "log verify" "bench publish"; do
         # shellcheck disable=SC2086
         run -0 gqctl $command --help

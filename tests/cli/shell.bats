@@ -13,9 +13,9 @@ load helper
 }
 
 @test "commands and options are completed" {
-    run -0 env _GQCTL_COMPLETE=bash_complete COMP_WORDS="gqctl top" COMP_CWORD=1 PYTHONPATH="$GQ_ROOT" "$GQ_PYTHON" -m gq_ctl
+    run -0 env _GQCTL_COMPLETE=bash_complete COMP_WORDS="gqctl top" COMP_CWORD=1 gqctl
     [[ "$output" == *topic* ]]
-    run -0 env _GQCTL_COMPLETE=bash_complete COMP_WORDS="gqctl consume --vis" COMP_CWORD=2 PYTHONPATH="$GQ_ROOT" "$GQ_PYTHON" -m gq_ctl
+    run -0 env _GQCTL_COMPLETE=bash_complete COMP_WORDS="gqctl consume --vis" COMP_CWORD=2 gqctl
     [[ "$output" == *--visibility* ]]
 }
 

@@ -142,7 +142,7 @@ def test_the_commands(partition, tmp_path, capfd):
     code, out, err = run("log", "verify", str(tmp_path), "-o", "json", capfd=capfd)
     row = json.loads(out)
     assert code == 0 and row["messages"] == 9 and row["topic"] == "orders" and row["problems"] == 0
-    assert err == "gqctl: 9 messages in 1 partitions of 1 topics: no damage\n"
+    assert err == "gqctl: 9 messages, 0 internal ones, in 1 partitions: no damage\n"
     code, out, err = run("log", "dump", str(partition), "-o", "json", "--from", "1", "--max", "2", capfd=capfd)
     assert [json.loads(line)["offset"] for line in out.splitlines()] == [1, 2]
     path = partition / f"{5:020}.log"
