@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gq_ctl.app import Command, Failed, settings
+from gq_ctl.app import Command, Failed, exit_code, settings
 from gq_ctl.completion import complete_topic
 from gq_ctl.message import Draft, Headers, from_json
 from gq_ctl.output import Progress
 from gq_ctl.params import DURATION, HEADER, PRIORITY, TIME, raw
 from gq_proto import limits
-from gq_proto.errors import CallerFault, TooLarge
+from gq_proto.errors import CallerFault, GoQueueError, TooLarge
 
 if TYPE_CHECKING:
     from gq_client import Client
@@ -141,10 +141,16 @@ class Sending:
                     f"line {self._number}: {e.message}"
             except (ValueError, CallerFault) as e:
                 wrong = f"line {self._number}: {e}"
-            producer.flush()
+            self._flush(producer)
         progress.done()
         if wrong:
             raise Failed(f"{wrong}; the {self.count} before it were published, nothing after it")
+
+    def _flush(self, producer: Any) -> None:
+        try:
+            producer.flush()
+        except GoQueueError as e:
+            raise Failed(f"not all of the {self.count} messages sent could be written: {e.message}", exit_code(e)) from None
 
     def _too_long(self, number: int) -> str:
         return (f"line {number} is longer than the topic's messages may be ({self.value_max} bytes, raise it with "
