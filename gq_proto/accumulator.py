@@ -14,6 +14,7 @@ outside of it. So many threads may add while another seals.
 Partition: an explicit one, else murmur3 of the key, else (null key) round robin by batch.
 """
 
+import importlib
 import threading
 from typing import Any, Protocol
 
@@ -127,3 +128,6 @@ def _bytes(what: str, given: Any) -> bytes | None:
 
 Accumulator: Any = PureAccumulator
 Ticket: Any = PureTicket
+if _codec.NAME == "compiled":
+    _compiled = importlib.import_module("gq_proto._codec")
+    Accumulator, Ticket = _compiled.Accumulator, _compiled.Ticket
