@@ -128,6 +128,6 @@ def _bytes(what: str, given: Any) -> bytes | None:
 
 Accumulator: Any = PureAccumulator
 Ticket: Any = PureTicket
-if _codec.NAME == "compiled":
+if str(_codec.NAME) == "compiled":
     _compiled = importlib.import_module("gq_proto._codec")
     Accumulator, Ticket = _compiled.Accumulator, _compiled.Ticket
