@@ -5,7 +5,7 @@
     core.apply(metadata reply, now, wall_us)
     core.handle(call, now)                    any number, then
     core.turn(now, wall_us) -> effects        once: one write per partition, then the answers
-    core.synced(job, error, now)              the outcome of a Sync effect, followed by a turn
+    core.synced(job, error, now, write_error) the outcome of a Sync effect, followed by a turn
     core.next_deadline(now, wall_us)          when the next turn is due though nothing came
 
 Owns the parts and their order within a turn: syncs and checkpoints that are due, expiry, retention, writes, what the writes moved
@@ -53,6 +53,7 @@ class LogCore:
         self._syncs = Syncs(config, self._effects, self._sync_ended)
         self._retention = retention.Retention()
         self._to_recover: Iterator[Any] | None = None
+        self._purges: dict[Partition, list[Call]] = {}   # DeleteBefore requests on their way
         self._now = 0.0
         self._remake_at = 0.0
         self.recovered = False
@@ -72,22 +73,29 @@ class LogCore:
             self._syncs.wrote(partition, now)
         return True
 
+    def halt(self) -> None:
+        """Start no more jobs: the end is near. close() follows when those that run are done."""
+        self._syncs.halted = True
+
     def close(self, now: float) -> None:
         """An orderly end: everything is synced and saved, so that a start has nothing to scan."""
         for partition in self.catalog.partitions.values():
-            if partition.online and not partition.log.syncing:
+            if partition.online and not partition.working and (partition.changed or partition.log.unsaved):
                 try:
-                    files, folders = partition.sync_begins(now)
-                    for file in files:
-                        file.sync()
-                    for folder in folders:
-                        self.files.disk.sync_dir(folder)
-                    partition.sync_ended(None)
-                    partition.prepare()
-                    partition.checkpoint(now, least_bytes=1)
+                    job = partition.job_begins(now, 0, save=True, durable=False, least_bytes=1)
                 except OSError as e:
                     partition.judge(e)
+                    continue
+                partition.job_ended(*job.carry_out(self.files.disk))
+                self._close_sealed(partition)
         self.files.pool.close()
+
+    def _close_sealed(self, partition: Partition) -> None:
+        try:
+            if partition.online:
+                partition.log.save(1)
+        except OSError as e:
+            partition.judge(e)
 
     def apply(self, reply: MetadataReply, now: float, wall_us: int) -> None:
         """What metad says. It is in force when this returns."""
@@ -109,9 +117,9 @@ class LogCore:
                 self._syncs.forget(partition)
                 self._retention.forget(partition)
 
-    def synced(self, job: int, error: OSError | None, now: float) -> None:
+    def synced(self, job: int, error: OSError | None, now: float, write_error: OSError | None = None) -> None:
         self._now = now
-        self._syncs.synced(job, error, now)
+        self._syncs.synced(job, error, write_error, now)
 
     # -- requests ------------------------------------------------------------------------
 
@@ -139,7 +147,7 @@ class LogCore:
             if kind == Kind.WRITE_MARKER:
                 self.appends.marker(call, now, partition)
             elif kind == Kind.DELETE_BEFORE:
-                self._effects.append(Reply(call, self._delete_before(partition, call.body.offset, now)))
+                self._delete_before(call, partition, now)
             elif kind in QUERIES:
                 self._effects.append(Reply(call, self._answer(QUERIES[kind], partition, call.body)))
             else:
@@ -161,24 +169,39 @@ class LogCore:
         return PartitionsReply([queries.info(partition) for key, partition in sorted(self.catalog.partitions.items())
                                 if not wanted or key[0] in wanted])
 
-    def _delete_before(self, partition: Partition, offset: int, now: float) -> Body:
-        """The log start moves for good before any file goes."""
-        log = partition.log
+    def _delete_before(self, call: Call, partition: Partition, now: float) -> None:
+        """The log start moves for good before any file goes, and before the answer."""
+        log, offset = partition.log, call.body.offset
         if offset > partition.high_watermark or offset < -1:
             raise BadRequest(f"{partition.name} ends at {partition.high_watermark}: its start cannot become {offset}")
         offset = partition.high_watermark if offset < 0 else offset
-        if offset > log.start:
+        if offset <= log.start and partition not in self._purges:
+            self._effects.append(Reply(call, DeleteBeforeReply(log.start)))
+            return
+        if offset == log.end and log.live.size:
             try:
-                if offset == log.end and log.live.size:
-                    log.roll(log.end)
-                log.start = offset
-                partition.checkpoint(now, durable=True)
-                self._drop_below(partition, offset)
+                log.roll(log.end)
             except OSError as e:
                 raise partition.judge(e) from None
-            self._moved(partition, always=True)
-            self._syncs.wrote(partition, now)
-        return DeleteBeforeReply(log.start)
+        if offset > log.start:
+            log.start = offset
+            partition.trim()
+        waiting = self._purges.setdefault(partition, [])
+        waiting.append(call)
+        if len(waiting) == 1:
+            self._syncs.save(partition, now, lambda error: self._purged(partition, error))
+
+    def _purged(self, partition: Partition, error: OSError | None) -> None:
+        """A durable checkpoint has the new log start."""
+        calls = self._purges.pop(partition)
+        if error:
+            problem = partition.judge(error)
+            self._effects += [Fail(call, problem) for call in calls]
+            return
+        start = partition.log.start
+        self._drop_below(partition, start)
+        self._moved(partition, always=True)
+        self._effects += [Reply(call, DeleteBeforeReply(start)) for call in calls]
 
     def _drop_below(self, partition: Partition, offset: int) -> None:
         self._effects += [Remove(path) for path in partition.drop_below(offset)]

@@ -59,6 +59,7 @@ class LogDaemon:
 
     def stop(self) -> None:
         self._directory.close()
+        self.core.halt()
         self._turn()
         self._workers.stop()
         self._loop.turn()                # what the workers had to say
@@ -95,10 +96,12 @@ class LogDaemon:
         self._timer = None
         self._turn()
 
-    def _synced(self, job: int, error: OSError | None) -> None:
+    def _synced(self, job: int, error: OSError | None, write_error: OSError | None) -> None:
         if error:
             self._daemon.log.error("a sync failed, the partition is offline", extra=logs.fields(error=str(error)))
-        self.core.synced(job, error, self._loop.now())
+        if write_error:
+            self._daemon.log.error("a checkpoint cannot be saved", extra=logs.fields(error=str(write_error)))
+        self.core.synced(job, error, self._loop.now(), write_error)
 
     def _not_removed(self, path: str, error: OSError) -> None:
         self._daemon.log.error("cannot be removed", extra=logs.fields(path=path, error=str(error)))

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from gq_proto.errors import GoQueueError
 from gq_proto.messages import Body
-from gq_run.disk import File
+from gq_run.disk import Disk, File
 
 Frame = bytes | bytearray | memoryview
 
@@ -42,12 +42,40 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
+class Write:
+    """A small file, replaced as a whole."""
+
+    path: str
+    data: bytes
+    durable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Sync:
-    """fdatasync each file, then fsync each folder; then synced(job, None), or synced(job, the first OSError)."""
+    """fdatasync each file, fsync each folder, then replace the small files: in that order, for what they say must be true.
+
+    synced(job, error, now, write_error) follows."""
 
     job: int
     files: tuple[File, ...]
     folders: tuple[str, ...] = ()
+    writes: tuple[Write, ...] = ()
+
+    def carry_out(self, disk: Disk) -> tuple[OSError | None, OSError | None]:
+        """(error, write_error); blocks."""
+        try:
+            for file in self.files:
+                file.sync()
+            for folder in self.folders:
+                disk.sync_dir(folder)
+        except OSError as e:
+            return e, None
+        try:
+            for write in self.writes:
+                disk.write_atomic(write.path, write.data, durable=write.durable)
+        except OSError as e:
+            return None, e
+        return None, None
 
 
 @dataclass(frozen=True, slots=True)

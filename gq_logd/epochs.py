@@ -1,7 +1,8 @@
 """Leader epochs of one partition: who led from which offset on.
 
-Owns the list of (epoch, start offset), both ascending. An epoch is listed from the moment its leader begins; it is saved (by the
-partition, before the first append in it) only when something is appended, for one without records leaves no trace to tell.
+Owns the list of (epoch, start offset), both ascending. An epoch is listed from the moment its leader begins. The first record
+written in it says so in the log; `leader-epochs` follows with the next checkpoint, behind which recovery reads the log anyway. An
+epoch in which nothing was written leaves no trace, and needs none.
 
 Invariant: end_of(e) never exceeds the log end, and what lies at or above it was not written in epoch e or before.
 """

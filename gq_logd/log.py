@@ -82,6 +82,11 @@ class Log:
         return bool(self._sealed)
 
     @property
+    def unsaved(self) -> bool:
+        """Something is not synced, or not in the derived files."""
+        return self.unsynced or self.unclosed or self.live.lags
+
+    @property
     def syncing(self) -> bool:
         return bool(self._syncing)
 

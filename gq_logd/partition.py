@@ -13,6 +13,7 @@ from typing import Final
 
 from gq_logd.config import LogConfig
 from gq_logd.delays import Delays
+from gq_logd.effects import Sync, Write
 from gq_logd.epochs import Epochs
 from gq_logd.files import Files
 from gq_logd.log import SAVE_BYTES, Log
@@ -29,7 +30,6 @@ from gq_proto.found import FoundControl
 from gq_proto.messages import Control, Isolation, TopicConfig
 from gq_proto.runs import triples
 from gq_proto.segment import Derived
-from gq_run.disk import File
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CROWDED: Final = (errno.EMFILE, errno.ENFILE)        # told before anything is read or written
@@ -44,7 +44,7 @@ class Partition:
         self.epoch = -1                  # of the leader, that is us; -1 while metad has not said
         self.leader = False
         self.epochs = Epochs()
-        self.saved_epoch = -1            # the newest epoch that is in the log
+        self.written_epoch = -1          # the newest that has a leader-change record
         self.producers = Producers()
         self.transactions = Transactions()
         self.high_watermark = log.end
@@ -58,8 +58,8 @@ class Partition:
         self.saved_at = -1e9             # monotonic, of the last checkpoint
         self._delays: Delays | None = None
         self._sync_end = log.end
-        self.fresh = False               # a checkpoint is prepared and not written
-        self._prepared: tuple[int, bytes | None] = (log.end, None)
+        self.working = False             # a job runs
+        self._epochs_changed = False     # since they were last saved
 
     @property
     def name(self) -> str:
@@ -197,7 +197,8 @@ class Partition:
             if aborted and not part.closed:
                 part.growing(Derived.TXNINDEX).packed += segment.pack_ranges(aborted)
         elif isinstance(said, control.LeaderChange):
-            self.saved_epoch = max(self.saved_epoch, said.epoch)
+            self.written_epoch = max(self.written_epoch, said.epoch)
+            self._epochs_changed = True
         else:
             self.decide(type_, body)
 
@@ -210,54 +211,57 @@ class Partition:
 
     # -- syncing and checkpoints -----------------------------------------------------------
 
-    def sync_begins(self, now: float) -> tuple[tuple[File, ...], tuple[str, ...]]:
-        self._sync_end = self.log.end
-        if now - self.saved_at >= self.config.checkpoint_interval_s:
-            self.prepare()
-        return self.log.sync_begins()
+    def job_begins(self, now: float, job: int, *, save: bool = False, durable: bool = True, least_bytes: int = SAVE_BYTES) -> Sync:
+        """What to sync, and with it (once a second, or now with `save`) what a restart needs so that it reads only what came after.
 
-    def sync_ended(self, error: OSError | None) -> None:
+        job_ended() follows. What is saved speaks of this moment, for it is written after everything up to here is synced: a
+        snapshot of later would take batches for duplicates that a power loss has eaten. OSError: nothing began."""
+        writes: tuple[Write, ...] = ()
+        if save or now - self.saved_at >= self.config.checkpoint_interval_s:
+            self.log.save(least_bytes)
+            writes = self._writes(save and durable)
+            self.saved_at = now
+        self._sync_end = self.log.end
+        self.working = True
+        if self.config.fsync == "none" and not self.log.unclosed:
+            return Sync(job, (), (), writes)
+        return Sync(job, *self.log.sync_begins(), writes)
+
+    def job_ended(self, error: OSError | None, write_error: OSError | None) -> None:
         """A failed sync takes it offline, whatever the error: the kernel may have dropped what it could not write."""
+        self.working = False
         self.log.sync_ended()
         if error:
             self.go_offline(error)
-        else:
+            return
+        if self.config.fsync != "none" or not self.log.unsynced:
             self.synced_end = max(self.synced_end, self._sync_end)
+        if write_error:
+            self.judge(write_error)
+            self.changed = self.producers.changed = self._epochs_changed = True
 
-    def prepare(self) -> None:
-        """Note what a checkpoint will say: producers as of a point that is on the disk when it is written. A snapshot of later
-        would take batches for duplicates that a power loss has eaten."""
-        self._prepared = (self.log.end, self._snapshot() if self.producers.changed else self._prepared[1])
-        self.producers.changed = False
-        self.fresh = True
+    def _writes(self, durable: bool) -> tuple[Write, ...]:
+        """The small files that changed; the epochs before the checkpoint that makes recovery rely on them."""
+        found = []
+        if self._epochs_changed:
+            self._epochs_changed = False
+            self.epochs.trim(self.log.start)
+            entries = [small.LeaderEpoch(*entry) for entry in self.epochs.entries]
+            found.append(self._write(small.LEADER_EPOCHS, small.encode_leader_epochs(entries), True))
+        if self.producers.changed:
+            self.producers.changed = False
+            found.append(self._write(small.PRODUCERS, self._snapshot(), durable))
+        self.changed = False
+        return (*found, self._write(small.CHECKPOINT, small.encode_checkpoint(
+            small.Checkpoint(self.log.start, self.log.end, self.high_watermark, self.last_stable)), durable))
 
     def _snapshot(self) -> bytes:
         entries = (small.ProducerEntry(id, state.epoch, 0, tuple(small.BatchEntry(*batch) for batch in state.batches))
                    for id, state in self.producers.states())
         return small.encode_producers(small.ProducersSnapshot(self.log.end, 0, tuple(entries)))
 
-    def checkpoint(self, now: float, durable: bool = False, least_bytes: int = SAVE_BYTES) -> None:
-        """Save what a restart needs, so that it reads only what came after. OSError: it is tried again later."""
-        self.saved_at = now
-        if self.config.fsync == "none":
-            self.prepare()
-        self.log.save(least_bytes)
-        point, snapshot = self._prepared
-        if snapshot is not None:
-            self._write(small.PRODUCERS, snapshot, durable)
-            self._prepared = (point, None)
-        self._write(small.CHECKPOINT, small.encode_checkpoint(
-            small.Checkpoint(self.log.start, point, self.high_watermark, self.last_stable)), durable)
-        self.fresh = False
-        self.changed = self.log.end > point
-
-    def _write(self, name: str, data: bytes, durable: bool) -> None:
-        self.files.disk.write_atomic(f"{self.folder}/{name}", data, durable=durable)
-
-    def save_epochs(self) -> None:
-        self.epochs.trim(self.log.start)
-        entries = [small.LeaderEpoch(*entry) for entry in self.epochs.entries]
-        self._write(small.LEADER_EPOCHS, small.encode_leader_epochs(entries), True)
+    def _write(self, name: str, data: bytes, durable: bool) -> Write:
+        return Write(f"{self.folder}/{name}", data, durable)
 
     # -- the start of the log ----------------------------------------------------------------
 

@@ -48,6 +48,7 @@ class Recovery:
         partition = Partition(self._config, self._files, topic_id, topic, number, log)
         self._restore_epochs(partition)
         self._restore_facts(partition, mark)
+        partition.epochs.cut(log.end)
         if self._scanned:
             self._settle(partition, mark)
         return partition
@@ -203,8 +204,7 @@ class Recovery:
                 if isinstance(said, control.LeaderChange) and (not entries or entries[-1][0] < said.epoch):
                     entries.append((said.epoch, said.start_offset))
         partition.epochs = Epochs(entries)
-        partition.epochs.cut(partition.log.end)
-        partition.saved_epoch = partition.epochs.latest
+        partition.written_epoch = partition.epochs.latest
 
     def _restore_facts(self, partition: Partition, mark: small.Checkpoint) -> None:
         """Producers, transactions and the latest control records, from the small files and from what lies behind them."""
@@ -219,6 +219,7 @@ class Recovery:
         partition.transactions.aborted = known[0] if known else []
         for offset, what, transactional in facts:
             if isinstance(what, FoundControl):
+                _learn_epoch(partition, what)
                 partition.wrote_control(what.offset, what.type, what.body, log.segments[log.number_of(offset)])
                 continue
             if offset >= batches_from:
@@ -278,6 +279,13 @@ def next_sequence(producer: small.ProducerEntry) -> int:
         return 0
     last = producer.batches[-1]
     return (last.base_sequence + last.count) % 2**31
+
+
+def _learn_epoch(partition: Partition, found: FoundControl) -> None:
+    """A leader change that `leader-epochs` does not know yet."""
+    said = control.decode_body(found.type, found.body)
+    if isinstance(said, control.LeaderChange) and said.epoch > partition.epochs.latest:
+        partition.epochs.begin(said.epoch, said.start_offset)
 
 
 def _unexplained(facts: list[Fact], log: Log, covered: dict[int, int]) -> bool:

@@ -119,6 +119,11 @@ class Segment:
             self.newest_us = max(self.newest_us, *found.due[1::2])
             self.growing(Derived.DUE).packed += segment.pack_due(found.due)
 
+    @property
+    def lags(self) -> bool:
+        """Derived files lack something."""
+        return any(growing.covered < self.size for growing in self._growing.values())
+
     def save(self, least_bytes: int = 1) -> None:
         """Derived entries into their files, of those that lag behind the log by `least_bytes`. What was aborted is always saved: a
         checkpoint says that it need not be looked for. OSError."""

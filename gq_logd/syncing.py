@@ -1,4 +1,4 @@
-"""A few threads for what blocks in the kernel: fdatasync, fsync of folders, removal of files.
+"""A few threads for what blocks in the kernel: fdatasync, fsync of folders, replacing and removing files.
 
 Owns the threads and their queue. Never touches the core: outcomes are posted to the loop. stop() finishes what was handed in.
 """
@@ -11,7 +11,7 @@ from gq_logd.effects import Remove, Sync
 from gq_run.disk import Disk
 from gq_run.loop import Loop
 
-Done = Callable[[int, OSError | None], None]
+Done = Callable[[int, OSError | None, OSError | None], None]
 
 
 class Workers:
@@ -39,15 +39,8 @@ class Workers:
                 self._remove(effect)
 
     def _sync(self, effect: Sync) -> None:
-        error = None
-        try:
-            for file in effect.files:
-                file.sync()
-            for folder in effect.folders:
-                self._disk.sync_dir(folder)
-        except OSError as e:
-            error = e
-        self._loop.post(lambda: self._done(effect.job, error))
+        error, write_error = effect.carry_out(self._disk)
+        self._loop.post(lambda: self._done(effect.job, error, write_error))
 
     def _remove(self, effect: Remove) -> None:
         try:

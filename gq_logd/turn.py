@@ -118,10 +118,9 @@ class Turn:
             raise Fenced(f"producer {marker.producer_id} is at epoch {state.epoch}, not {marker.epoch}")
 
     def _lead(self) -> None:
-        """Once per epoch: save that it begins here, and say so in the log."""
+        """Once per epoch: say in the log that it begins here."""
         partition = self._partition
-        if partition.epoch > partition.saved_epoch and not self._items:
-            partition.save_epochs()
+        if partition.epoch > partition.written_epoch and not self._items:
             body = control.encode_body(control.ControlType.LEADER_CHANGE, control.LeaderChange(partition.epoch, self._next))
             self._stamp(Item(None, True, None), control_frame(control.ControlType.LEADER_CHANGE, body))
 

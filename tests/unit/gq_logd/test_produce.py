@@ -11,7 +11,18 @@ from gq_proto import codec, messages
 from gq_proto import record as rec
 from gq_proto.errors import BadRequest, NotLeader
 from gq_proto.messages import Kind
-from tests.unit.gq_logd.world import NODE, START_US, TOPIC, Call, QuickDisk, World, batch_of, produce, values
+from tests.unit.gq_logd.world import (
+    NODE,
+    START_US,
+    TOPIC,
+    Call,
+    FaultyDisk,
+    QuickDisk,
+    World,
+    batch_of,
+    produce,
+    values,
+)
 
 SECOND = 1_000_000
 
@@ -307,11 +318,11 @@ def test_interval_syncs_once_a_second_and_rests_when_nothing_changes(tmp_path: P
 
 
 def test_none_saves_checkpoints_without_syncs(tmp_path: Path) -> None:
-    world = World(tmp_path, fsync="none", settings={"retention_ms": -1})
-    world.hold_syncs = True
+    disk = FaultyDisk()
+    world = World(tmp_path, disk=disk, fsync="none", settings={"retention_ms": -1})
     world.publish(batch_of(b"a"))
     world.tick(3)
-    assert not world.held and (tmp_path / "logs/t/0/checkpoint").exists()
+    assert not disk.synced and (tmp_path / "logs/t/0/checkpoint").exists()
     assert world.core.next_deadline(world.now, world.wall_us) is None
     world.crash()
     assert values(world.read_all()) == [b"a"]

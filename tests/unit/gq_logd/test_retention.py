@@ -8,7 +8,7 @@ from gq_proto import codec, messages
 from gq_proto import record as rec
 from gq_proto.errors import BadRequest
 from gq_proto.messages import Kind
-from tests.unit.gq_logd.world import World, batch_of, produce, values
+from tests.unit.gq_logd.world import Call, World, batch_of, produce, values
 
 HOUR_MS = 3_600_000
 
@@ -128,9 +128,13 @@ def test_purge_while_a_sync_runs(tmp_path: Path) -> None:
     world.publish(batch_of(b"a"))
     world.hold_syncs = True
     world.send(produce(batch_of(b"b")))
-    assert world.ask(Kind.DELETE_BEFORE, messages.DeleteBefore(-1)).log_start == 2
+    calls = [Call(Kind.DELETE_BEFORE, messages.DeleteBefore(offset)) for offset in (1, -1)]
+    world.send(*calls)
+    assert not calls[0].done and not calls[1].done
     world.sync()
     world.hold_syncs = False
+    world.sync()
+    assert [call.reply.log_start for call in calls] == [2, 2]
     assert values(world.read_all(2)) == [b"b"]
     world.tick(3)
     world.crash()

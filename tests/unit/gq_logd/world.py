@@ -126,15 +126,8 @@ class World:
         """Carry out the syncs that are held."""
         held, self.held = self.held, []
         for effect in held:
-            error = None
-            try:
-                for file in effect.files:
-                    file.sync()
-                for folder in effect.folders:
-                    self.disk.sync_dir(folder)
-            except OSError as e:
-                error = e
-            self.core.synced(effect.job, error, self.now)
+            error, write_error = effect.carry_out(self.disk)
+            self.core.synced(effect.job, error, self.now, write_error)
         self.turn()
 
     def tick(self, seconds: float) -> None:
