@@ -86,7 +86,8 @@ def create_topic(routes: Routes, name: str, *, partitions: int = 0, replication_
     return _learnt(routes, reply)
 
 
-def alter_topic(routes: Routes, name: str, *, partitions: int = 0, config: Mapping[str, Any] | None = None) -> Operation[m.TopicMeta]:
+def alter_topic(routes: Routes, name: str, *, partitions: int = 0,
+                config: Mapping[str, Any] | None = None) -> Operation[m.TopicMeta]:
     """Change settings, or add partitions (never fewer). UnknownTopic, BadRequest."""
     reply, _ = yield Ask(Kind.ALTER_TOPIC, m.AlterTopic(name, partitions, dict(config or {})), METAD)
     return _learnt(routes, reply)
@@ -221,7 +222,8 @@ def settle(routes: Routes, op: Op, receipts: Iterable[Receipt], *, arg_ms: int =
     by_partition: dict[int, list[int]] = {}
     for index, receipt in enumerate(given):
         by_partition.setdefault(receipt.groups_partition, []).append(index)
-    asks = [Ask(Kind.SETTLE_RECEIPTS, m.SettleReceipts([_item(op, given[i], arg_ms, reason) for i in indexes]), To.groups(partition))
+    asks = [Ask(Kind.SETTLE_RECEIPTS, m.SettleReceipts([_item(op, given[i], arg_ms, reason) for i in indexes]),
+                To.groups(partition))
             for partition, indexes in by_partition.items()]
     results: list[GoQueueError | None] = [None] * len(given)
     for indexes, answer in zip(by_partition.values(), (yield asks) if asks else [], strict=True):
