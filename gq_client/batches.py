@@ -185,7 +185,6 @@ class Batcher:
         """The lane of a topic, made when it is new (or the topic is another one of that name)."""
         lane = self.lanes.get(topic.name)
         if lane is None or lane.topic.id != topic.id:
-            self._news_at = min(self._news_at, self._session.now + NEWS_S)
             lane = Lane(self._shell, topic, self._ticket, self._options, self._producer_id, self._epoch)
             lane.accumulator.gate = self.gated
             self.lanes[topic.name] = lane
@@ -259,7 +258,9 @@ class Batcher:
         """Seal what is due, send what may go."""
         if self.open:
             self.seal_due(now)
-        if now >= self._news_at:
+        if self._news_at == NEVER:
+            self._news_at = now + NEWS_S
+        elif now >= self._news_at:
             self._look_for_partitions(now)
         if self._ready:
             self._send(now)
@@ -351,9 +352,8 @@ class Batcher:
         home.broken = True
         if not lost or batch.last is None:           # a gap is but the consequence of what went wrong before
             batch.last = error
-        if unknown and self._acks:
-            batch.unknown = True
-        elif home.resume < 0 or _distance(batch.sequence, home.resume) < 0:
+        batch.unknown = bool(self._acks) and not lost and again and (unknown or batch.unknown)
+        if not batch.unknown and (home.resume < 0 or _distance(batch.sequence, home.resume) < 0):
             home.resume = batch.sequence
         if again:
             home.redo.append(batch)
