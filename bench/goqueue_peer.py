@@ -104,7 +104,7 @@ class GoQueue(Peer):
         n = 0
         with self.client() as client:
             meter = Meter(self)
-            with client.consumer([topic], group="workers") as consumer:
+            with client.consumer([topic], "workers", ack="manual") as consumer:
                 for message in consumer:
                     message.ack()
                     n += 1
@@ -118,7 +118,7 @@ class GoQueue(Peer):
 
     def e2e_produce(self, topic, size, count, rate):
         bodies = payloads(size)
-        with self.client() as client, client.producer(linger_ms=0) as producer:
+        with self.client() as client, client.producer(linger=0) as producer:
             pace = Pace(rate)
             for i in range(count):
                 pace.wait(i)
@@ -128,7 +128,7 @@ class GoQueue(Peer):
 
     def e2e_consume(self, topic, count, ready):
         ages = []
-        with self.client() as client, client.consumer([topic], group="workers") as consumer:
+        with self.client() as client, client.consumer([topic], "workers", ack="manual") as consumer:
             ready.set()
             for message in consumer:
                 ages.append(age_ms(message.value))

@@ -44,7 +44,7 @@ def backlog(args: argparse.Namespace, priorities: str) -> dict[str, Any]:
 
 def _lease_some(data: str, count: int) -> None:
     import gq_client
-    with gq_client.Client(data_dir=data) as client, client.consumer([TOPIC], group="bench", ack="manual") as consumer:
+    with gq_client.Client(data_dir=data) as client, client.consumer([TOPIC], "bench", ack="manual") as consumer:
         for message in consumer:
             message.ack()
             count -= 1
@@ -63,7 +63,7 @@ def _restart(node: Node) -> dict[str, Any]:
     with client.reader(TOPIC, last.partition, last.high_watermark - 1) as reader:
         next(iter(reader))
     fetched = time.monotonic() - start
-    with client.consumer([TOPIC], group="bench", ack="manual") as consumer:
+    with client.consumer([TOPIC], "bench", ack="manual") as consumer:
         assert consumer.poll(timeout=60)
     leased = time.monotonic() - start
     node.wait_ready()

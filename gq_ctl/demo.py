@@ -327,6 +327,7 @@ class Demo:
         return differing + [Path(os.fsdecode(name)) for name in files]
 
     def next_steps(self) -> str:
+        first = demo_work.source_files(self.source)[0]
         return f"""
 The node is still running. Try next:
   export GOQUEUE_DATA_DIR={self.data} PATH={Path(sys.executable).parent}:$PATH
@@ -335,7 +336,7 @@ The node is still running. Try next:
   gqctl group lag {GROUP}
   gqctl consume {TOPIC} --max 5
   gqctl publish hello world && gqctl consume hello --group me --max 1
-  diff -r {self.rebuilt} {self.source} | head
+  diff {self.rebuilt / first} {self.source / first} && echo the same
   gqctl down"""
 
 

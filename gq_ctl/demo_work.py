@@ -105,7 +105,7 @@ def publish(root: Path, hold_at: int) -> None:
 
     teller, held, sent, size = Teller(), 0.0, 0, 0
     start = time.monotonic()
-    with gq_client.Client() as client, client.producer() as producer:
+    with gq_client.Client() as client, client.producer(timeout=60.0) as producer:
         for key, line in source_lines(root):
             if sent == hold_at:
                 before = time.monotonic()
@@ -134,7 +134,7 @@ def consume(path: Path) -> None:
     signal.signal(signal.SIGTERM, stop)
     teller, taken, first, last = Teller(), 0, 0.0, 0.0
     notes = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    with gq_client.Client() as client, client.consumer([TOPIC], group=GROUP, session_timeout=SESSION_S) as consumer:
+    with gq_client.Client() as client, client.consumer([TOPIC], GROUP, ack="manual", session=SESSION_S) as consumer:
         while not stopping:
             batch = consumer.poll(timeout=0.25)
             if batch:

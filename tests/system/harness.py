@@ -46,6 +46,15 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
 
 
+def commands(folder: Path) -> Path:
+    """A folder with `gqctl` and `python3` for a shell's PATH: this interpreter's, installed or not."""
+    folder.mkdir()
+    for name, arguments in (("gqctl", "-m gq_ctl "), ("python3", "")):
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
 def until(check: Any, what: str, timeout: float = READY_S, every: float = 0.02) -> Any:
     """The first true value of check(); AssertionError with `what` when there is none in time. For what can't be awaited."""
     end = time.monotonic() + timeout

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.system.harness import ROOT, environment
+from tests.system.harness import ROOT, commands, environment
 
 README = ROOT / "README.md"
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -44,12 +44,8 @@ def script(steps: list[Step], out: Path) -> str:
 def test_the_tour_works_as_written(tmp_path):
     steps = tour()
     assert len(steps) > 20
-    bin_dir, out = tmp_path / "bin", tmp_path / "out"
+    bin_dir, out = commands(tmp_path / "bin"), tmp_path / "out"
     out.mkdir()
-    bin_dir.mkdir()
-    for name, arguments in (("gqctl", "-m gq_ctl "), ("python3", "")):
-        (bin_dir / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
-        (bin_dir / name).chmod(0o755)
     text = script(steps, out).replace("$PWD/.venv/bin", str(bin_dir)).replace("mktemp -d", f"mktemp -d -p {tmp_path}")
     try:
         done = subprocess.run(["bash", "-c", text], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=240)

@@ -1,0 +1,46 @@
+"""The demo on a small folder: its kills, its proof, and the node it leaves behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.system.harness import ROOT, commands, environment
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where the demo works; its node is taken down afterwards."""
+    yield tmp_path / "demo"
+    subprocess.run([sys.executable, "-m", "gq_ctl", "--data-dir", tmp_path / "demo/data", "down"], env=environment(), timeout=60)
+
+
+def run_demo(folder: Path, source: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "gq_ctl.demo", "--dir", folder, "--source", source], env=environment(),
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150)
+
+
+def test_every_file_comes_back_although_each_daemon_was_killed(folder, tmp_path):
+    done = run_demo(folder, ROOT / "gq_proto")
+    assert done.returncode == 0, done.stdout + done.stderr
+    files = sorted(ROOT.glob("gq_proto/**/*.py"))
+    lines = sum(path.read_bytes().count(b"\n") for path in files)
+    said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line[:1].isalpha())
+    assert said["published"].startswith(f"{lines:,} lines") and said["consumed"].startswith(f"{lines:,} lines")
+    assert said["lost"] == "0"
+    assert said["rebuilt"].startswith(f"{len(files):,} files of {len(files):,}")
+    killed = [line.split() for line in done.stdout.splitlines() if line.startswith("killed -9")]
+    assert sorted(words[2] for words in killed) == ["consumer", "groupd", "logd", "metad"]
+    for words in killed:
+        old, new = int(words[4]), int(words[6])
+        assert old != new
+        assert words[2] == "consumer" or os.path.exists(f"/proc/{new}"), "the node is left running"
+    for path in files:
+        assert (folder / "rebuilt" / path.relative_to(ROOT / "gq_proto")).read_bytes() == path.read_bytes()
+    steps = done.stdout[done.stdout.index("Try next:"):].splitlines()[1:]
+    path = f"{commands(tmp_path / 'bin')}:{os.environ['PATH']}"
+    tried = subprocess.run(["bash", "-ec", "\n".join(steps)], env=environment(PATH=path), stdin=subprocess.DEVNULL,
+                           capture_output=True, text=True, timeout=100)
+    assert tried.returncode == 0, f"what the demo says to try next fails:\n{tried.stderr}"
