@@ -142,16 +142,17 @@ class LogCore:
             self._watches.watch(call, now)
         elif kind == Kind.PARTITIONS:
             self._effects.append(Reply(call, self._partitions(call.body.topic_ids)))
+        elif kind == Kind.WRITE_MARKER:
+            self.appends.marker(call, now, self._partition_of(call))
+        elif kind == Kind.DELETE_BEFORE:
+            self._delete_before(call, self._partition_of(call), now)
+        elif kind in QUERIES:
+            self._effects.append(Reply(call, self._answer(QUERIES[kind], self._partition_of(call), call.body)))
         else:
-            partition = self._find(call.topic_id, call.partition, call.epoch)
-            if kind == Kind.WRITE_MARKER:
-                self.appends.marker(call, now, partition)
-            elif kind == Kind.DELETE_BEFORE:
-                self._delete_before(call, partition, now)
-            elif kind in QUERIES:
-                self._effects.append(Reply(call, self._answer(QUERIES[kind], partition, call.body)))
-            else:
-                raise UnknownKind(f"gq_logd does not serve request kind {kind}")
+            raise UnknownKind(f"gq_logd does not serve request kind {kind}")
+
+    def _partition_of(self, call: Call) -> Partition:
+        return self._find(call.topic_id, call.partition, call.epoch)
 
     def _answer(self, query: Callable[[Partition, Any], Body], partition: Partition, body: Any) -> Body:
         try:
