@@ -94,7 +94,7 @@ class World:
 
     def batch(self, partition: int, count: int = 1) -> Delivery:
         """A sealed batch of `count` messages; the first one's delivery."""
-        first = [self.add(partition) for _ in range(count)][0]
+        first, *_ = [self.add(partition) for _ in range(count)]
         self.batcher.seal(self.line.now, self.lane, partition)
         return first
 
