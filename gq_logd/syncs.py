@@ -61,12 +61,10 @@ class Syncs:
         self._stale.pop(partition, None)
 
     def next_deadline(self) -> float | None:
-        heads = []
-        if self._dirty and len(self._jobs) < self._config.syncs_max:
-            heads.append(next(iter(self._dirty.values())))
-        if self._stale:
-            heads.append(next(iter(self._stale.values())))
-        return min(heads, default=None)
+        """None while no job may start: the end of a running one asks anew."""
+        if self.halted or len(self._jobs) >= self._config.syncs_max:
+            return None
+        return min((next(iter(queue.values())) for queue in (self._dirty, self._stale) if queue), default=None)
 
     def start_due(self, now: float) -> None:
         """Start the jobs that are due."""
