@@ -1,5 +1,5 @@
-"""What a message may be, over real daemons: any bytes come back byte for byte, what is too large is refused with a typed error, and the
-client goes on on the same connections."""
+"""What a message may be, over real daemons: any bytes come back byte for byte; what is too large is refused with a typed error, and
+the client goes on with the connections it has."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
