@@ -51,8 +51,8 @@ class AsyncProducer:
         Errors that can be known now are raised, the others are the delivery's."""
         batcher = self._batcher
         lane = batcher.lanes.get(topic) if batcher else None
-        if lane is None or batcher is None:
-            batcher, lane = await self._lane(topic)
+        if lane is None or batcher is None or self._starting.locked():
+            batcher, lane = await self._lane(topic)      # in the order of the sends
         if batcher.gated:
             await self._room(batcher)
         at = -1 if partition is None else partition
@@ -69,8 +69,8 @@ class AsyncProducer:
                 ids = self._options.idempotent and self._options.acks != "none"
                 producer_id, epoch = await self._line.run(topics.new_producer()) if ids else (-1, -1)
                 self._batcher = Batcher(self._line.session, self, self._options, AsyncDelivery, producer_id, epoch, random.random)
-        found = await self._line.run(topics.ensure(self._client.routes, topic), self._options.timeout)
-        return self._batcher, self._batcher.lane(found)
+            found = await self._line.run(topics.ensure(self._client.routes, topic), self._options.timeout)
+            return self._batcher, self._batcher.lane(found)
 
     async def _room(self, batcher: Batcher) -> None:
         await self._until(lambda: not batcher.gated, self._block,

@@ -36,7 +36,8 @@ class Producer:
 
     def __init__(self, client: "Client", options: ProducerOptions, block: float) -> None:
         self._client, self._options, self._block = client, options, block
-        producer_id, epoch = client.run(topics.new_producer()) if options.idempotent and options.acks != "none" else (-1, -1)
+        ids = options.idempotent and options.acks != "none"
+        producer_id, epoch = client.run(topics.new_producer(), options.timeout) if ids else (-1, -1)
         self._line = client.line()
         self._batcher = Batcher(self._line.session, self, options, Delivery, producer_id, epoch, random.random)
         self._adds = self._batcher.adds

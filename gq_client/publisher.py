@@ -24,9 +24,10 @@ NONE = (None, None, None)
 class Publisher:
     """`options.linger` does not matter."""
 
-    def __init__(self, line: Line, options: ProducerOptions) -> None:
+    def __init__(self, line: Line, options: ProducerOptions, timeout: float) -> None:
         self._line, self._options = line, options
-        producer_id, epoch = line.run(topics.new_producer()) if options.idempotent and options.acks != "none" else (-1, -1)
+        ids = options.idempotent and options.acks != "none"
+        producer_id, epoch = line.run(topics.new_producer(), timeout) if ids else (-1, -1)
         self._batcher = Batcher(line.session, self, options, Delivery, producer_id, epoch, random.random)
 
     def publish(self, topic: str, value: Any, key: Any, headers: Headers, priority: int | str | None, delay: float | None,

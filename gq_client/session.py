@@ -181,8 +181,8 @@ class Session:
     def refresh(self, now: float) -> Call:
         """Ask for news of the routes, once at a time."""
         if self._refresh is None or self._refresh.done:
-            patience = limits.REQUEST_DEADLINE_MS / 1000 if self.routes.version else CONNECT_S
-            self._refresh = Call(Kind.METADATA, messages.Metadata(self.routes.version), METAD, now + patience, self._refreshed)
+            deadline = now + limits.REQUEST_DEADLINE_MS / 1000
+            self._refresh = Call(Kind.METADATA, messages.Metadata(self.routes.version), METAD, deadline, self._refreshed)
             self.submit(now, self._refresh)
         return self._refresh
 
@@ -215,6 +215,9 @@ class Session:
 
     def _wait_for_line(self, call: Call, endpoint: str) -> None:
         call.id, call.endpoint = 0, endpoint
+        if call.to is METAD and not self.routes.version:
+            call.deadline = min(call.deadline, self.now + CONNECT_S)
+            self._remind(call.deadline)
         if call.to is METAD and len(self.routes.bootstrap) > 1:
             call.retry_at = self.now + NEXT_METAD_S
             self._remind(call.retry_at)

@@ -122,16 +122,16 @@ class Client(Admin):
         value, key: bytes, str (as UTF-8) or None. headers: a mapping or pairs (order and duplicates kept). priority: 0..4 or its
         name. delay: seconds; deliver_at: Unix seconds or a datetime. partition: else by key, without a key in turn. acks: none,
         leader, all. compress: "zstd". A topic that is not there is made. TimedOut: it may or may not have been written."""
+        patience = self.timeout if timeout is None else timeout
         line = self.take()
         wanted = acks, compress, idempotent
         clean = False
         try:
             publisher = line.publishers.get(wanted)
             if publisher is None:
-                publisher = line.publishers[wanted] = Publisher(line, ProducerOptions(acks=acks, compress=compress,
-                                                                                      idempotent=idempotent))
-            found = publisher.publish(topic, value, key, headers, priority, delay, deliver_at, partition,
-                                      self.timeout if timeout is None else timeout)
+                options = ProducerOptions(acks=acks, compress=compress, idempotent=idempotent)
+                publisher = line.publishers[wanted] = Publisher(line, options, patience)
+            found = publisher.publish(topic, value, key, headers, priority, delay, deliver_at, partition, patience)
             clean = True
             return found
         except CallerFault:
