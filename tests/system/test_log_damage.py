@@ -156,7 +156,7 @@ def _damaged(node: Node, client: Any, topic: TopicMeta, bad: int, position: int,
     assert [record.offset for record in records] == [bad - 2, bad - 1, bad + 1, bad + 2], field
     at = client.publish(topic.name, b"new").offset
     assert at > COUNT, field
-    after, data = fetch(client, topic, at)
+    _, data = fetch(client, topic, at)
     assert [record.value for record in codec.decode(data, codec.Record, topic.name, 0)] == [b"new"]
 
 

@@ -164,8 +164,8 @@ def _smallest(kind: Kind) -> Any:
     return {Kind.PRODUCE: [[]], Kind.JOIN: ["g"], Kind.CREATE_TOPIC: ["t"]}[kind]
 
 
-VALUES: list[Any] = [0, -1, 1, 2**31, 2**63 - 1, -2**63, 2**64 - 1, "", "x", "__groups", "../x", "\x00", b"", b"x", [], [[]], {}, None,
-                     True, 1.5, [-1, -1], [0, 2**62, 5, -1], ["x"] * 3]
+VALUES: list[Any] = [0, -1, 1, 2**31, 2**63 - 1, -2**63, 2**64 - 1, "", "x", "__groups", "../x", "\x00", b"", b"x", [], [[]], {},
+                     None, True, 1.5, [-1, -1], [0, 2**62, 5, -1], ["x"] * 3]
 
 
 @pytest.mark.parametrize("name", DAEMONS)
