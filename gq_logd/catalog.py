@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gq_logd.config import LogConfig
-from gq_logd.effects import Effect, Remove
+from gq_logd.effects import Effect, Remove, Write
 from gq_logd.files import Files
 from gq_logd.partition import Partition
 from gq_logd.recovery import Recovery
@@ -150,21 +150,23 @@ class Catalog:
         """A partition that is led here for the first time, or whose partition.meta was lost."""
         folder = f"{self.folder}/{topic.name}/{number}"
         meta = small.PartitionMeta(topic.id, number, topic.name)
+        birth = Write(f"{folder}/{small.PARTITION_META}", small.encode_partition_meta(meta), True)
         try:
             self._move_aside(topic)
             self._files.disk.make_dirs(folder)
-            self._files.disk.write_atomic(f"{folder}/{small.PARTITION_META}", small.encode_partition_meta(meta))
+            self._files.disk.write_atomic(birth.path, birth.data, durable=False)
             if not self._files.disk.exists(f"{folder}/{small.PRODUCERS}"):
                 self._files.disk.write_atomic(f"{folder}/{small.PRODUCERS}", small.encode_producers(small.ProducersSnapshot(0, 0)),
                                               durable=False)
-            self._files.disk.sync_dir(f"{self.folder}/{topic.name}")
-            self._files.disk.sync_dir(self.folder)
         except OSError as e:
             self.notes.append(("error", f"{folder} cannot be made: {e}"))
             self.broken[(topic.id, number)] = DiskFull(f"{topic.name}/{number} cannot be made yet: {e.strerror or e}")
             return None
         self._names[topic.name] = topic.id
-        return self.open(folder, meta)
+        partition = self.open(folder, meta)
+        if partition:
+            partition.birth = birth      # on the disk with the first sync, before anything in it is
+        return partition
 
     def _move_aside(self, topic: TopicMeta) -> None:
         """The topic's folder, if it is another topic's that had the same name and was never deleted on purpose."""

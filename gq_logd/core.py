@@ -99,6 +99,7 @@ class LogCore:
 
     def apply(self, reply: MetadataReply, now: float, wall_us: int) -> None:
         """What metad says. It is in force when this returns."""
+        self._now = now
         gone = set(reply.deleted)
         keys = [key for key in self.catalog.partitions if key[0] in gone]
         self._changed(self.catalog.apply(reply), wall_us)
@@ -112,6 +113,7 @@ class LogCore:
             if self.catalog.partitions.get(key) is partition:
                 self._watches.moved(key)
                 self._retain(partition, wall_us)
+                self._syncs.wrote(partition, self._now)
             else:
                 self.appends.forget(partition, self._now)
                 self._syncs.forget(partition)

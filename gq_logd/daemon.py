@@ -90,7 +90,7 @@ class LogDaemon:
             return
         if self._timer:
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._due)
+        self._timer = self._loop.call_at(max(when, self._loop.now()), self._due)
 
     def _due(self) -> None:
         self._timer = None

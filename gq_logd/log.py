@@ -21,7 +21,7 @@ SAVE_BYTES: Final = 1 << 20      # a derived file may lag so far behind its log:
 
 
 class Log:
-    def __init__(self, files: Files, folder: str, segments: list[Segment], start: int) -> None:
+    def __init__(self, files: Files, folder: str, segments: list[Segment], start: int, new: bool = False) -> None:
         assert segments and segments[-1].live
         self._files, self._pool, self.folder, self.segments = files, files.pool, folder, segments
         self._bases = [segment.base for segment in segments]
@@ -29,7 +29,7 @@ class Log:
         self.size_bytes = sum(segment.size for segment in segments)
         self._unsynced: dict[str, None] = {}     # paths written since the last sync began; pinned
         self._syncing: list[str] = []
-        self._folder_changed = False
+        self._folder_changed = new
         self._sealed = [segment for segment in segments[:-1] if not segment.closed]
 
     @property

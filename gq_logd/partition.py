@@ -59,6 +59,7 @@ class Partition:
         self._delays: Delays | None = None
         self._sync_end = log.end
         self.working = False             # a job runs
+        self.birth: Write | None = None  # partition.meta, until it and the folders above are on the disk
         self._epochs_changed = False     # since they were last saved
 
     @property
@@ -225,7 +226,12 @@ class Partition:
         self.working = True
         if self.config.fsync == "none" and not self.log.unclosed:
             return Sync(job, (), (), writes)
-        return Sync(job, *self.log.sync_begins(), writes)
+        files, folders = self.log.sync_begins()
+        if self.birth:
+            writes = (self.birth, *writes)
+            topic_folder = self.folder.rpartition("/")[0]
+            folders = (*folders, topic_folder, topic_folder.rpartition("/")[0])
+        return Sync(job, files, folders, writes)
 
     def job_ended(self, error: OSError | None, write_error: OSError | None) -> None:
         """A failed sync takes it offline, whatever the error: the kernel may have dropped what it could not write."""
@@ -234,6 +240,8 @@ class Partition:
         if error:
             self.go_offline(error)
             return
+        if not write_error:
+            self.birth = None
         if self.config.fsync != "none" or not self.log.unsynced:
             self.synced_end = max(self.synced_end, self._sync_end)
         if write_error:

@@ -39,6 +39,7 @@ class Recovery:
         self.notes: list[str] = []
         self._facts: list[Fact] = []
         self._scanned = False
+        self._made = False               # a segment, whose name is not on the disk yet
         self._from = 0                   # facts of what lies below were not met by the scan
 
     def run(self, topic_id: int, topic: str, number: int) -> Partition:
@@ -75,8 +76,7 @@ class Recovery:
             segments = [self._sealed(base, following, mark) for base, following in pairwise(bases)]
             segments.append(self._live(bases[-1], segments[-1] if segments else None, mark.recovery_point))
             self._go_on(segments, used)
-        log = Log(self._files, self._folder, segments, max(mark.log_start, segments[0].base))
-        return log
+        return Log(self._files, self._folder, segments, max(mark.log_start, segments[0].base), self._made)
 
     def _bases(self) -> list[int]:
         names = self._files.disk.list_dir(self._folder)
@@ -94,7 +94,7 @@ class Recovery:
     def _new(self, base: int) -> Segment:
         part = Segment(self._files, self._folder, base, 0, base, live=True)
         self._files.pool.get(part.path(), create=True)
-        self._files.disk.sync_dir(self._folder)
+        self._made = True
         return part
 
     def _sealed(self, base: int, following: int, mark: small.Checkpoint) -> Segment:

@@ -61,10 +61,10 @@ class Syncs:
         self._stale.pop(partition, None)
 
     def next_deadline(self) -> float | None:
-        """None while no job may start: the end of a running one asks anew."""
+        """None while all threads are busy: the end of a job is what starts the next."""
         if self.halted or len(self._jobs) >= self._config.syncs_max:
             return None
-        return min((next(iter(queue.values())) for queue in (self._dirty, self._stale) if queue), default=None)
+        return min([next(iter(queue.values())) for queue in (self._dirty, self._stale) if queue], default=None)
 
     def start_due(self, now: float) -> None:
         """Start the jobs that are due."""
