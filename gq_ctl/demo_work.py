@@ -139,7 +139,7 @@ def consume(path: Path) -> None:
             batch = consumer.poll(timeout=0.25)
             if batch:
                 first = first or time.monotonic()
-                write_all(notes, pack_notes(Note(m.partition, m.offset, m.delivery, m.key, m.value) for m in batch))
+                write_all(notes, pack_notes(Note(m.partition, m.offset, m.delivery, m.key or b"", m.value or b"") for m in batch))
                 for message in batch:
                     message.ack()
                 taken += len(batch)

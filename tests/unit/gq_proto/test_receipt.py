@@ -6,8 +6,8 @@ from gq_proto.errors import GoQueueError
 from gq_proto.receipt import Receipt, parse_receipt
 
 RECEIPTS = st.builds(Receipt, st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True), st.integers(0, 9999),
-                     st.integers(0, 2**63 - 1), st.integers(1, 10**6), st.integers(0, 15), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1),
-                     st.integers(0, 2**32 - 1))
+                     st.integers(0, 2**63 - 1), st.integers(1, 10**6), st.integers(0, 15), st.integers(0, 2**32 - 1),
+                     st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
 GOOD = Receipt("jobs", 3, 17, 1, 5, 2, 2**63, 77)
 
 
