@@ -12,7 +12,7 @@ reset is ignored (`asked` is a token that every reset and every fetch renews).
 from collections import deque
 from typing import Any, Final
 
-from gq_client.consumer_lease import HeldLease, count, span
+from gq_client.consumer_lease import HeldLease, count, gaps, is_ascending, span
 from gq_proto import codec, limits
 
 STREAM_BYTES: Final = limits.FETCH_BYTES_DEFAULT     # fetch more when less than this is at hand
@@ -62,7 +62,7 @@ class Stream:
         if lease.delivery != 1:
             return False
         low, high = span(lease.ranges)
-        if high - low > 2 * count(lease.ranges):
+        if high - low > 2 * count(lease.ranges) or not is_ascending(lease.ranges):
             self.reset(-1, -1, now)
             return False
         if lease.epoch != self.epoch or not 0 <= self.promised <= low <= self.next + GAP_MAX or now < self.rest_until:
@@ -104,24 +104,33 @@ class Stream:
         """Move bytes to the leases that wait, in order, each no more than it should hold."""
         while self.waiting:
             held = self.waiting[0]
-            while held.todo and held.raw_bytes < STREAM_BYTES and self._feed_range(held):
+            while held.todo and held.raw_bytes < STREAM_BYTES and self._feed_some(held):
                 self.misses = 0
             if held.todo and not held.lost:
                 return
             held.streaming = False
             self.waiting.popleft()
 
-    def _feed_range(self, held: HeldLease) -> bool:
-        low, n = held.todo[0], held.todo[1]
+    def _feed_some(self, held: HeldLease) -> bool:
+        """What the first chunk has of the lease, in one piece; the records between its ranges are skipped by the decoder."""
+        todo, low = held.todo, held.todo[0]
         while self.chunks and self.chunks[0].high <= low:
             self.size -= len(self.chunks.popleft().data)
         if not self.chunks:
             return False
         chunk = self.chunks[0]
         assert chunk.low <= low, "a lease below the stream"
-        high = min(low + n, chunk.high)
-        held.add_bytes(chunk.cut(low, high), chunk.hidden, low, high)
-        held.todo[0:2] = [high, low + n - high] if high < low + n else []
+        n = 0
+        while n < len(todo) and todo[n] < chunk.high:
+            n += 2
+        taken, rest = todo[:n], todo[n:]
+        high = taken[-2] + taken[-1]
+        if high > chunk.high:
+            rest = [chunk.high, high - chunk.high, *rest]
+            taken[-1] -= high - chunk.high
+            high = chunk.high
+        held.add_bytes(chunk.cut(low, high), chunk.hidden, low, high, gaps(taken))
+        held.todo = rest
         if chunk.high == high:
             self.size -= len(self.chunks.popleft().data)
         return True

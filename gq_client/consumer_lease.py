@@ -8,7 +8,10 @@ Invariants: `acked` keeps its identity and only the app appends to it, so that a
 started. A message that is settled twice counts once: what is open is kept as ranges.
 """
 
+import itertools
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gq_proto import codec
@@ -126,9 +129,11 @@ class HeldLease:
         return Receipt(lease.topic, lease.partition, offset, lease.delivery, self.groups_partition, self.group_number,
                        lease.lease, lease.random).text()
 
-    def add_bytes(self, data: Any, hidden: list[int], low: int, high: int) -> None:
-        """Records of it that lie in [low, high), encoded. Hidden ones are nobody's to settle."""
-        self.chunks.append((data, hidden, low, high))
+    def add_bytes(self, data: Any, hidden: list[int], low: int, high: int, others: Sequence[int] = ()) -> None:
+        """Records of it that lie in [low, high), encoded, with `others` between them that are not its own. Hidden ones are nobody's
+        to settle."""
+        skip = sorted_ranges([*hidden, *others]) if hidden and others else hidden or list(others)
+        self.chunks.append((data, skip, low, high))
         self.raw_bytes += len(data)
         if hidden:
             self.forget(hidden)
@@ -142,8 +147,8 @@ class HeldLease:
         self.view, self.begun = [], True
         if rest:
             self.items = rest + self.items
-        while not self.items and self.chunks:
-            self.items = self._decode(*self.chunks.popleft())
+        while len(self.items) < most and self.chunks:
+            self.items += self._decode(*self.chunks.popleft())
             self.raw_bytes = sum(len(chunk[0]) for chunk in self.chunks)
         if self.items:
             self.view, self.items = self.items[:most], self.items[most:]
@@ -232,29 +237,57 @@ def sorted_ranges(ranges: list[int]) -> list[int]:
 
 
 def subtract(ranges: list[int], taken: list[int]) -> list[int]:
-    """What of sorted `ranges` is not in `taken`."""
-    for low, high in pairs(taken):
-        out: list[int] = []
-        for a, b in pairs(ranges):
-            if high <= a or b <= low:
-                out += (a, b - a)
-                continue
-            if a < low:
-                out += (a, low - a)
-            if high < b:
-                out += (high, b - high)
-        ranges = out
-    return ranges
+    """What of sorted `ranges` is not in `taken`. One pass."""
+    out: list[int] = []
+    cuts = _merged(taken)
+    at = 0
+    for low, high in pairs(ranges):
+        if at and cuts[at - 1][1] > low:
+            at -= 1                          # it reached into this range too
+        while at < len(cuts) and cuts[at][0] < high:
+            cut_low, cut_high = cuts[at]
+            if cut_low > low:
+                out += (low, cut_low - low)
+            low = max(low, cut_high)
+            at += 1
+        if low < high:
+            out += (low, high - low)
+    return out
+
+
+def _merged(ranges: list[int]) -> list[tuple[int, int]]:
+    """Sorted bounds that do not overlap."""
+    out: list[tuple[int, int]] = []
+    for low, high in sorted(pairs(ranges)):
+        if out and low <= out[-1][1]:
+            out[-1] = out[-1][0], max(out[-1][1], high)
+        else:
+            out.append((low, high))
+    return out
 
 
 def intersect(ranges: list[int], other: list[int]) -> list[int]:
-    """What of `ranges` is in `other` too."""
+    """What of `ranges` is in sorted `other` too, in the order of `ranges`."""
     out: list[int] = []
+    bounds = pairs(other)
+    lows = [low for low, _ in bounds]
     for a, b in pairs(ranges):
-        for c, d in pairs(other):
+        for i in range(max(0, bisect_right(lows, a) - 1), len(bounds)):
+            c, d = bounds[i]
+            if c >= b:
+                break
             low, high = max(a, c), min(b, d)
             if low < high:
                 out += (low, high - low)
+    return out
+
+
+def gaps(ranges: list[int]) -> list[int]:
+    """What lies between ascending `ranges`."""
+    out: list[int] = []
+    for (_, end), (low, _) in itertools.pairwise(pairs(ranges)):
+        if end < low:
+            out += (end, low - end)
     return out
 
 
@@ -277,6 +310,10 @@ def position_of(ranges: list[int], offset: int) -> int:
             return at + offset - low
         at += high - low
     return -1
+
+
+def is_ascending(ranges: list[int]) -> bool:
+    return all(a[1] <= b[0] for a, b in itertools.pairwise(pairs(ranges)))
 
 
 def span(ranges: list[int]) -> tuple[int, int]:

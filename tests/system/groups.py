@@ -3,16 +3,18 @@
 All by raw requests, so that these tests stand on the protocol and the consumer alone.
 """
 
+import itertools
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gq_client.routing import METAD, To
 from gq_proto import codec, limits
+from gq_proto.errors import UnknownGroup, UnknownTopicId
 from gq_proto.messages import (
     AlterTopic,
     CreateTopic,
@@ -23,10 +25,12 @@ from gq_proto.messages import (
     FetchPart,
     GroupInfo,
     GroupPartition,
+    InitProducer,
     Isolation,
     Kind,
     Mark,
     Mark1,
+    MemberInfo,
     Op,
     Pause,
     Produce,
@@ -62,23 +66,27 @@ def alter_topic(client: Any, name: str, **config: Any) -> None:
 
 
 def put(client: Any, topic: TopicMeta, values: Iterable[bytes], partition: int = 0, headers: bytes = b"") -> int:
-    """Append; the offset after the last."""
-    builder, end = codec.BatchBuilder(), 0
-    for value in values:
-        builder.add(b"k", value, headers)
-        if builder.count >= 5000:
-            end = _send(client, topic, partition, builder)
-    return _send(client, topic, partition, builder) if builder.count else end
+    """Append, once each whatever breaks; the offset after the last."""
+    builder, end, sequence = codec.BatchBuilder(), 0, 0
+    producer, _ = client.call(Kind.INIT_PRODUCER, InitProducer(), to=METAD)
+    for chunk in batched(values, 5000):
+        for value in chunk:
+            builder.add(b"k", value, headers)
+        frame = builder.seal(producer.producer_id, producer.epoch, sequence)
+        builder.clear()
+        sequence += len(chunk)
+        reply, _ = client.call(Kind.PRODUCE, Produce([ProducePart(topic.id, partition)]), [frame],
+                               to=To.leader(topic.id, partition))
+        part = reply.parts[0]
+        assert not part.error, part.message
+        end = part.base_offset + len(chunk)
+    return end
 
 
-def _send(client: Any, topic: TopicMeta, partition: int, builder: codec.BatchBuilder) -> int:
-    count, frame = builder.count, builder.seal()
-    builder.clear()
-    body = Produce([ProducePart(topic.id, partition)])
-    reply, _ = client.call(Kind.PRODUCE, body, [frame], to=To.leader(topic.id, partition))
-    part = reply.parts[0]
-    assert not part.error, part.message
-    return int(part.base_offset) + count
+def batched(values: Iterable[bytes], count: int) -> Iterator[list[bytes]]:
+    left = iter(values)
+    while chunk := list(itertools.islice(left, count)):
+        yield chunk
 
 
 def numbers(low: int, high: int) -> list[bytes]:
@@ -96,6 +104,8 @@ def read_all(client: Any, topic: TopicMeta, partition: int = 0) -> list[codec.Re
         if got.error and offset < got.log_start:
             offset = got.log_start
             continue
+        if got.error == UnknownTopicId.code:
+            return out                       # just made: its logd is about to hear of it
         assert not got.error, got.message
         out += codec.decode(frames[0], codec.Record, topic.name, partition)
         if got.next_offset <= offset or got.next_offset >= got.high_watermark:
@@ -128,6 +138,14 @@ def origin(record: codec.Record) -> dict[str, str]:
 def describe(client: Any, group: str) -> GroupInfo:
     reply, _ = client.call(Kind.DESCRIBE_GROUP, DescribeGroup(group), to=To.group(group))
     return reply  # type: ignore[no-any-return]
+
+
+def members(client: Any, group: str) -> list[MemberInfo]:
+    """[] while there is no such group."""
+    try:
+        return list(describe(client, group).members)
+    except UnknownGroup:
+        return []
 
 
 def part_of(client: Any, group: str, partition: int = 0, topic: str | None = None) -> GroupPartition:
@@ -199,7 +217,7 @@ with gq_client.Client() as client, client.consumer(topic, group, ack="manual", *
     print("up", consumer.member, flush=True)
     for message in consumer:
         if do.startswith("find") and int(message.value) != int(do.split()[1]):
-            message.release()
+            message.ack()
             continue
         print("got", message.partition, message.value.decode(), message.delivery, message.receipt, flush=True)
         if do == "hang" or do.startswith("find"):
@@ -219,7 +237,7 @@ with gq_client.Client() as client, client.consumer(topic, group, ack="manual", *
 
 class Worker:
     """A consumer process. `do`: "ack" each, "hang" on each until told to go on, "late": as hang, and say how the ack went;
-    "find N": release all but message N, and hang on that."""
+    "find N": ack all but message N, and hang on that."""
 
     def __init__(self, node: Node, topic: str, group: str, do: str = "ack", **options: Any) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", WORKER, topic, group, repr(options), do], env=node.env,

@@ -20,12 +20,12 @@ from tests.system.groups import (
     eventually,
     make_topic,
     mark,
+    members,
     nothing_comes,
     number,
     numbers,
     numbers_of,
     origin,
-    part_of,
     pause_group,
     put,
     settle_receipt,
@@ -238,7 +238,7 @@ def test_partitioned_members_share_partitions_and_the_idle_take_over(client: Any
             return sorted(x.partition for c in (a, b) for x in c.assignment) == [0, 1] and len(a.assignment) == 1
         eventually(owned, "one partition each")
         with client.consumer("shares", "shares-g") as idle:
-            eventually(lambda: len(describe(client, "shares-g").members) == 3, "a third member")
+            eventually(lambda: len(members(client, "shares-g")) == 3, "a third member")
             assert idle.assignment == []
             a.close()
             eventually(lambda: len(idle.assignment) == 1 or len(b.assignment) == 2, "the idle one takes over")
