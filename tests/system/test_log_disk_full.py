@@ -1,5 +1,5 @@
 """A disk that is full: publishes are refused with the retriable disk_full, reads and acks go on, and once there is room publishing
-goes on in the same process with nothing acked lost. On a small tmpfs where the test may mount one, and with a limit on file sizes."""
+goes on in the same process with nothing acked lost. On a small tmpfs where the test may mount one, and with a limit on files."""
 
 import os
 import resource
