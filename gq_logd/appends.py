@@ -118,6 +118,7 @@ class Appends:
     def _settle(self, partition: Partition, items: list[Item], now: float) -> None:
         stats = self.stats_of(partition.topic)
         for item in items:
+            item.frame = None
             if item.error:
                 stats.refused(item.error.name)
                 self._done(item)
@@ -136,7 +137,6 @@ class Appends:
     def _done(self, item: Item) -> None:
         ticket: Any = item.ticket
         ticket.part_done(item.index, item)
-        item.frame = None
 
     def forget(self, partition: Partition, now: float) -> None:
         """It was deleted."""

@@ -101,6 +101,8 @@ class Catalog:
             return None
         self.notes += [("warning", text) for text in recovery.notes]
         self.broken.pop(key, None)
+        if not self._files.disk.exists(f"{folder}/{small.CHECKPOINT}"):      # on the disk with the first sync, if not before
+            partition.birth = Write(f"{folder}/{small.PARTITION_META}", small.encode_partition_meta(meta), True)
         self.partitions[key] = partition
         return partition
 
@@ -150,11 +152,10 @@ class Catalog:
         """A partition that is led here for the first time, or whose partition.meta was lost."""
         folder = f"{self.folder}/{topic.name}/{number}"
         meta = small.PartitionMeta(topic.id, number, topic.name)
-        birth = Write(f"{folder}/{small.PARTITION_META}", small.encode_partition_meta(meta), True)
         try:
             self._move_aside(topic)
             self._files.disk.make_dirs(folder)
-            self._files.disk.write_atomic(birth.path, birth.data, durable=False)
+            self._files.disk.write_atomic(f"{folder}/{small.PARTITION_META}", small.encode_partition_meta(meta), durable=False)
             if not self._files.disk.exists(f"{folder}/{small.PRODUCERS}"):
                 self._files.disk.write_atomic(f"{folder}/{small.PRODUCERS}", small.encode_producers(small.ProducersSnapshot(0, 0)),
                                               durable=False)
@@ -163,10 +164,7 @@ class Catalog:
             self.broken[(topic.id, number)] = DiskFull(f"{topic.name}/{number} cannot be made yet: {e.strerror or e}")
             return None
         self._names[topic.name] = topic.id
-        partition = self.open(folder, meta)
-        if partition:
-            partition.birth = birth      # on the disk with the first sync, before anything in it is
-        return partition
+        return self.open(folder, meta)
 
     def _move_aside(self, topic: TopicMeta) -> None:
         """The topic's folder, if it is another topic's that had the same name and was never deleted on purpose."""

@@ -105,10 +105,10 @@ class Log:
     def sync_begins(self) -> tuple[tuple[File, ...], tuple[str, ...]]:
         """What to sync; sync_ended() follows."""
         assert not self._syncing
-        self._syncing, self._unsynced = list(self._unsynced), {}
+        files = tuple(self._pool.get(path) for path in self._unsynced)
         folders = (self.folder,) if self._folder_changed else ()
-        self._folder_changed = False
-        return tuple(self._pool.get(path) for path in self._syncing), folders
+        self._syncing, self._unsynced, self._folder_changed = list(self._unsynced), {}, False
+        return files, folders
 
     def sync_ended(self) -> None:
         for path in self._syncing:

@@ -219,19 +219,25 @@ class Partition:
         snapshot of later would take batches for duplicates that a power loss has eaten. OSError: nothing began."""
         writes: tuple[Write, ...] = ()
         if save or now - self.saved_at >= self.config.checkpoint_interval_s:
-            self.log.save(least_bytes)
-            writes = self._writes(save and durable)
             self.saved_at = now
+            writes = self._save(save and durable, least_bytes)
+        files, folders = ((), ()) if self.config.fsync == "none" and not self.log.unclosed else self.log.sync_begins()
+        if self.birth and self.config.fsync != "none":
+            topic_folder = self.folder.rpartition("/")[0]
+            writes, folders = (self.birth, *writes), (*folders, topic_folder, topic_folder.rpartition("/")[0])
         self._sync_end = self.log.end
         self.working = True
-        if self.config.fsync == "none" and not self.log.unclosed:
-            return Sync(job, (), (), writes)
-        files, folders = self.log.sync_begins()
-        if self.birth:
-            writes = (self.birth, *writes)
-            topic_folder = self.folder.rpartition("/")[0]
-            folders = (*folders, topic_folder, topic_folder.rpartition("/")[0])
         return Sync(job, files, folders, writes)
+
+    def _save(self, durable: bool, least_bytes: int) -> tuple[Write, ...]:
+        """The checkpoint and what it relies on; nothing while there is no room for it: a sync must not wait for that."""
+        try:
+            self.log.save(least_bytes)
+        except OSError as e:
+            if durable or e.errno not in FULL + CROWDED:
+                raise
+            return ()
+        return self._writes(durable)
 
     def job_ended(self, error: OSError | None, write_error: OSError | None) -> None:
         """A failed sync takes it offline, whatever the error: the kernel may have dropped what it could not write."""

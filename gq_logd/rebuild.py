@@ -139,6 +139,7 @@ def rebuild(files: Files, part: Segment, size: int, aborted: DerivedFile) -> Non
     for kind in Derived:
         files.pool.forget(part.path(kind.value))
         files.disk.remove(part.path(kind.value))
+    files.pool.get(part.path()).sync()       # a derived file that is closed vouches for its log
     part.close()
 
 

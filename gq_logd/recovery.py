@@ -50,7 +50,7 @@ class Recovery:
         self._restore_epochs(partition)
         self._restore_facts(partition, mark)
         partition.epochs.cut(log.end)
-        if self._scanned:
+        if self._scanned or mark.recovery_point == 0:
             self._settle(partition, mark)
         return partition
 
@@ -76,7 +76,7 @@ class Recovery:
             segments = [self._sealed(base, following, mark) for base, following in pairwise(bases)]
             segments.append(self._live(bases[-1], segments[-1] if segments else None, mark.recovery_point))
             self._go_on(segments, used)
-        return Log(self._files, self._folder, segments, max(mark.log_start, segments[0].base), self._made)
+        return Log(self._files, self._folder, segments, max(mark.log_start, segments[0].base), self._made or self._scanned)
 
     def _bases(self) -> list[int]:
         names = self._files.disk.list_dir(self._folder)
@@ -222,7 +222,7 @@ class Recovery:
                 _learn_epoch(partition, what)
                 partition.wrote_control(what.offset, what.type, what.body, log.segments[log.number_of(offset)])
                 continue
-            if offset >= batches_from:
+            if offset >= batches_from and _whole(what, log.segments[log.number_of(offset)]):
                 partition.producers.replay(what.producer_id, what.epoch, what.base_sequence, what.count, offset)
             if transactional:
                 partition.transactions.wrote(what.producer_id, offset, what.count)
@@ -279,6 +279,12 @@ def next_sequence(producer: small.ProducerEntry) -> int:
         return 0
     last = producer.batches[-1]
     return (last.base_sequence + last.count) % 2**31
+
+
+def _whole(batch: FoundBatch, part: Segment) -> bool:
+    """All its records are there. A producer that sends one again that is not must not hear that it is known."""
+    end = batch.offset + batch.count
+    return end <= part.next_offset and not any(damage.low < end and damage.high > batch.offset for damage in part.damage)
 
 
 def _learn_epoch(partition: Partition, found: FoundControl) -> None:
