@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import selectors
+import shlex
 import shutil
 import signal
 import subprocess
@@ -328,15 +329,17 @@ class Demo:
 
     def next_steps(self) -> str:
         first = demo_work.source_files(self.source)[0]
+        data, programs, source, copy = (shlex.quote(str(path)) for path in (
+            self.data, Path(sys.executable).parent, self.source / first, self.rebuilt / first))
         return f"""
 The node is still running. Try next:
-  export GOQUEUE_DATA_DIR={self.data} PATH={Path(sys.executable).parent}:$PATH
+  export GOQUEUE_DATA_DIR={data} PATH={programs}:$PATH
   gqctl status
   gqctl topic describe {TOPIC}
   gqctl group lag {GROUP}
   gqctl consume {TOPIC} --max 5
   gqctl publish hello world && gqctl consume hello --group me --max 1
-  diff {self.rebuilt / first} {self.source / first} && echo the same
+  diff {copy} {source} && echo the same
   gqctl down"""
 
 

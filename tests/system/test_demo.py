@@ -13,8 +13,9 @@ from tests.system.harness import ROOT, commands, environment
 @pytest.fixture
 def folder(tmp_path):
     """Where the demo works; its node is taken down afterwards."""
-    yield tmp_path / "demo"
-    subprocess.run([sys.executable, "-m", "gq_ctl", "--data-dir", tmp_path / "demo/data", "down"], env=environment(), timeout=60)
+    place = tmp_path / "a demo"
+    yield place
+    subprocess.run([sys.executable, "-m", "gq_ctl", "--data-dir", place / "data", "down"], env=environment(), timeout=60)
 
 
 def run_demo(folder: Path, source: Path) -> subprocess.CompletedProcess[str]:
