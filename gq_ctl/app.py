@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from gq_ctl.output import FORMS, Output, say
+from gq_ctl.output import FORMS, Output, StdoutClosed, say
 from gq_proto import __version__, errors
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Terminated:
         return TERMINATED
-    except BrokenPipeError:
+    except (StdoutClosed, BrokenPipeError):
         _drop_stdout()
         return BROKEN_PIPE
     except OSError as e:

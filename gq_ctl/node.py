@@ -7,11 +7,10 @@ its own, what supervisor does not know.
 
 import fcntl
 import os
-import re
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import click
@@ -25,6 +24,7 @@ from gq_run import paths
 
 DAEMONS: Final = ("metad", "logd", "groupd")
 STATUS_S: Final = 1.0
+STOP_S: Final = 20.0
 POLL_S: Final = 0.03
 TAIL_BYTES: Final = 8192
 SHOW: Final = {"uptime_s": lambda seconds: "" if seconds is None else show_duration(seconds * 1000)}
@@ -104,19 +104,20 @@ def _start(data_dir: str, timeout_s: float) -> None:
         if all(status and status.ready for status in found.values()):
             say("up already, but not under supervisor")
             return
-        _end_by_pid(data_dir, [status for status in found.values() if status], timeout_s)
-    mine = not supervisor.runs()
+        _end_by_pid(data_dir, timeout_s)
+    mine, before = not supervisor.runs(), _size(data_dir, "supervisord")
     supervisor.start()
     try:
-        _wait_ready(data_dir, supervisor, timeout_s)
+        _wait_ready(data_dir, supervisor, before, timeout_s)
     except Hopeless:
         if mine:
             supervisor.shutdown(timeout_s)
         raise
 
 
-def _wait_ready(data_dir: str, supervisor: Any, timeout_s: float) -> None:
-    """Until every daemon that supervisor runs says that it is ready; Failed says which is not, and why."""
+def _wait_ready(data_dir: str, supervisor: Any, before: int, timeout_s: float) -> None:
+    """Until every daemon that supervisor runs says that it is ready; Failed says which is not, and why. `before`: the size of
+    supervisor's log when it was told to start them."""
     start = time.monotonic()
     progress = Progress("starting", time.monotonic)
     while True:
@@ -128,7 +129,7 @@ def _wait_ready(data_dir: str, supervisor: Any, timeout_s: float) -> None:
             progress.done()
             return
         for name in late:
-            _check_alive(data_dir, name, processes.get(name))
+            _check_alive(data_dir, name, processes.get(name), before)
         if time.monotonic() - start > timeout_s:
             progress.done()
             status = found[late[0]]
@@ -141,12 +142,12 @@ def _is_process(status: StatusReply | None, process: dict[str, Any] | None) -> b
     return bool(status and status.ready and process and process["pid"] == status.pid)
 
 
-def _check_alive(data_dir: str, name: str, process: dict[str, Any] | None) -> None:
+def _check_alive(data_dir: str, name: str, process: dict[str, Any] | None, before: int) -> None:
     """Failed when supervisor has given it up, or when it says that its options are wrong: waiting would not help."""
     from gq_ctl.supervisor import GIVEN_UP
     if process is None:
         return
-    if process["statename"] in GIVEN_UP or (process["statename"] == "BACKOFF" and _exit_status(data_dir, name) == USAGE):
+    if process["statename"] in GIVEN_UP or f"exited: {name} (exit status {USAGE}" in _tail(data_dir, "supervisord", before):
         raise Hopeless(f"{name} does not start: {_last_words(data_dir, name) or process['spawnerr'] or process['description']}")
 
 
@@ -156,7 +157,7 @@ def _stop(data_dir: str, timeout_s: float) -> None:
     end = time.monotonic() + timeout_s
     if supervisor.runs() and not supervisor.shutdown(timeout_s):
         raise Failed(f"supervisor did not end in {show_duration(timeout_s * 1000)}: try again, or look with `gqctl status`")
-    _end_by_pid(data_dir, [status for status in _ask_all(data_dir).values() if status], end - time.monotonic())
+    _end_by_pid(data_dir, end - time.monotonic())
 
 
 def _restart_some(data_dir: str, daemons: tuple[str, ...]) -> None:
@@ -168,19 +169,32 @@ def _restart_some(data_dir: str, daemons: tuple[str, ...]) -> None:
         supervisor.stop_process(name)
 
 
-def _end_by_pid(data_dir: str, running: list[StatusReply], timeout_s: float) -> None:
-    """Daemons that no supervisor knows: SIGTERM, and wait until they hold the data directory no longer."""
+def _end_by_pid(data_dir: str, timeout_s: float) -> None:
+    """Daemons that no supervisor knows: SIGTERM, and wait until they have ended; then SIGKILL."""
     from gq_ctl.supervisor import Ending
     end = time.monotonic() + timeout_s
-    for status in reversed(running):
-        say(f"{status.daemon} ran without supervisor (pid {status.pid}): ending it")
-        with Ending(status.pid) as ending:
+    for name, pid in reversed(_holders(data_dir).items()):
+        say(f"{name} ran without supervisor (pid {pid}): ending it")
+        with Ending(pid) as ending:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+                if ending.wait(min(STOP_S, end - time.monotonic())):
+                    break
+            else:
+                raise Failed(f"{name} (pid {pid}) does not end, not even by SIGKILL")
+
+
+def _holders(data_dir: str) -> dict[str, int]:
+    """The daemons that hold the data directory, by their locks: a daemon that hangs has one, too."""
+    found = {}
+    for name in DAEMONS:
+        with suppress(OSError, ValueError), open(paths.lock_path(data_dir, name)) as lock:
             try:
-                os.kill(status.pid, signal.SIGTERM)
-            except ProcessLookupError:
-                continue
-            if not ending.wait(end - time.monotonic()):
-                raise Failed(f"{status.daemon} (pid {status.pid}) did not end on SIGTERM: look at it before you kill it")
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found[name] = int(lock.read())
+    return found
 
 
 @contextmanager
@@ -191,23 +205,29 @@ def _alone(data_dir: str) -> Iterator[None]:
         yield
 
 
-def _exit_status(data_dir: str, name: str) -> int:
-    """With which a daemon ended last; supervisor tells nobody but its log. -1: it does not say."""
-    found = re.findall(rf"exited: {name} \(exit status (\d+)", _tail(data_dir, "supervisord"))
-    return int(found[-1]) if found else -1
-
-
 def _last_words(data_dir: str, name: str) -> str:
     """The last line a daemon printed."""
-    lines = _tail(data_dir, name).strip().splitlines()
+    lines = _tail(data_dir, name, -TAIL_BYTES).strip().splitlines()
     return lines[-1].strip() if lines else ""
 
 
-def _tail(data_dir: str, name: str) -> str:
-    """The end of a log file."""
+def _size(data_dir: str, name: str) -> int:
     try:
-        with open(os.path.join(data_dir, "daemons", f"{name}.log"), "rb") as log:
-            log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
+        return os.path.getsize(_log(data_dir, name))
+    except OSError:
+        return 0
+
+
+def _log(data_dir: str, name: str) -> str:
+    return os.path.join(data_dir, "daemons", f"{name}.log")
+
+
+def _tail(data_dir: str, name: str, start: int) -> str:
+    """A log file from byte `start` on; negative: so many at its end."""
+    try:
+        with open(_log(data_dir, name), "rb") as log:
+            size = os.fstat(log.fileno()).st_size
+            log.seek(min(start, size) if start >= 0 else max(0, size + start))
             return log.read().decode(errors="replace")
     except OSError:
         return ""

@@ -31,8 +31,12 @@ def say(text: str) -> None:
         pass        # nobody listens: not a reason to fail
 
 
+class StdoutClosed(Exception):
+    """Nobody reads stdout any more (`| head -1`). No OSError, so that nothing on the way takes it for one."""
+
+
 class Stdout:
-    """A buffered file descriptor. BrokenPipeError when the reader went away; what was flushed before did arrive."""
+    """A buffered file descriptor. StdoutClosed when the reader went away; what was flushed before did arrive."""
 
     def __init__(self, fd: int = STDOUT) -> None:
         self.fd = fd
@@ -50,8 +54,11 @@ class Stdout:
         data = memoryview(b"".join(self._parts))
         self._parts.clear()
         self._size = 0
-        while data:
-            data = data[os.write(self.fd, data):]
+        try:
+            while data:
+                data = data[os.write(self.fd, data):]
+        except BrokenPipeError:
+            raise StdoutClosed from None
 
 
 class Output:

@@ -57,7 +57,7 @@ filled() {
     run -124 --separate-stderr gqctl consume late --max 5 --timeout 500ms -o value
     [ "$output" = $'1\n2\n3' ]
     [[ "$stderr" == *"3 of 5"* ]]
-    run -124 --separate-stderr gqctl consume late --group g --max 5 --timeout 1s -o value
+    run -124 --separate-stderr gqctl consume late --group g5 --max 5 --timeout 1s -o value
     [ "$output" = $'1\n2\n3' ]
     run -0 --separate-stderr gqctl consume late --group g2 --timeout 1s -o value
     [ "$output" = $'1\n2\n3' ]
@@ -65,11 +65,11 @@ filled() {
 
 @test "a group: each message once, acked; the next consumer gets the rest" {
     filled shared 10
-    [ "$(gqctl consume shared --group g --max 4 --timeout 20s -o value)" = $'1\n2\n3\n4' ]
-    lag_is g 6
-    [ "$(gqctl consume shared --group g --max 6 --timeout 20s -o value)" = $'5\n6\n7\n8\n9\n10' ]
-    lag_is g 0
-    run -124 gqctl consume shared --group g --max 1 --timeout 500ms
+    [ "$(gqctl consume shared --group g6 --max 4 --timeout 20s -o value)" = $'1\n2\n3\n4' ]
+    lag_is g6 6
+    [ "$(gqctl consume shared --group g6 --max 6 --timeout 20s -o value)" = $'5\n6\n7\n8\n9\n10' ]
+    lag_is g6 0
+    run -124 gqctl consume shared --group g6 --max 1 --timeout 500ms
     [ "$(gqctl consume shared --group other --max 10 --timeout 20s -o value | wc -l)" = 10 ]
 }
 
@@ -83,35 +83,36 @@ filled() {
 
 @test "ack none gives everything back, uncounted" {
     filled looked 3
-    [ "$(gqctl consume looked --group g --ack none --max 3 --timeout 20s -o value | wc -l)" = 3 ]
-    [ "$(gqctl consume looked --group g --ack manual --max 3 --timeout 20s | field delivery | sort -u)" = 1 ]
+    [ "$(gqctl consume looked --group g8 --ack none --max 3 --timeout 20s -o value | wc -l)" = 3 ]
+    [ "$(gqctl consume looked --group g8 --ack manual --max 3 --timeout 20s | field delivery | sort -u)" = 1 ]
 }
 
 @test "a closed stdout loses nothing: what was not printed comes again" {
     filled piped 20000
-    run bash -c 'set -o pipefail; gqctl consume piped --group g -o value | head -1'
+    run bash -c 'set -o pipefail; gqctl consume piped --group g9 -o value | head -1'
     [ "${lines[0]}" = 1 ]
     [ "$status" = 141 ]
     [ "${#lines[@]}" = 1 ]
-    in_flight g 0
-    lag="$(gqctl group lag g -o value)"
+    in_flight g9 0
+    lag="$(gqctl group lag g9 -o value)"
     ((lag > 0))
-    [ "$(gqctl consume piped --group g --max "$lag" --timeout 20s -o value | tail -1)" = 20000 ]
+    [ "$(gqctl consume piped --group g9 --max "$lag" --timeout 20s -o value | tail -1)" = 20000 ]
     run bash -c 'set -o pipefail; gqctl consume piped -o value | head -1'
     [ "$status" = 141 ] && [ "$output" = 1 ]
 }
 
 @test "Ctrl-C in the middle of consume gives the leases back at once" {
     filled broken 1000
-    gqctl consume broken --group g --exec 'sleep 60' 3>&- &
+    # A background job of a script ignores SIGINT, and so does what it starts.
+    env --default-signal=INT gqctl consume broken --group g10 --exec 'sleep 60' 3>&- &
     pid=$!
-    eventually 10 in_flight_some g
+    eventually 10 in_flight_some g10
     SECONDS=0
     kill -INT "$pid"
-    run -130 wait "$pid"
-    in_flight g 0
+    exit_of 130 "$pid"
+    in_flight g10 0
     ((SECONDS < 8))
-    [ "$(gqctl consume broken --group g --ack manual --max 1000 --timeout 20s | field delivery | sort | uniq -c | awk '{ print $1, $2 }')" \
+    [ "$(gqctl consume broken --group g10 --ack manual --max 1000 --timeout 20s | field delivery | sort | uniq -c | awk '{ print $1, $2 }')" \
         = "1000 1" ]
 }
 
@@ -119,12 +120,12 @@ in_flight_some() { (($(gqctl group lag "$1" -o json | field in_flight | total) >
 
 @test "SIGTERM does the same" {
     filled ended 10
-    gqctl consume ended --group g --max 20 3>&- > /dev/null &
+    gqctl consume ended --group g11 --max 20 3>&- > /dev/null &
     pid=$!
-    eventually 10 lag_is g 0
+    eventually 10 lag_is g11 0
     kill "$pid"
-    run -143 wait "$pid"
-    [ "$(gqctl group describe g -o json | field members)" = "[]" ]
+    exit_of 143 "$pid"
+    [ "$(gqctl group describe g11 -o json | field members)" = "[]" ]
 }
 
 @test "exec: the message on stdin, the rest in the environment; exit 0 acks" {
@@ -168,10 +169,10 @@ in_flight_some() { (($(gqctl group lag "$1" -o json | field in_flight | total) >
 @test "a hundred thousand numbers through a group, exact and quick" {
     seq 1 100000 | gqctl publish numbers -l > /dev/null
     SECONDS=0
-    gqctl consume numbers --group g --max 100000 --timeout 20s -o value > "$BATS_TEST_TMPDIR/out"
+    gqctl consume numbers --group g16 --max 100000 --timeout 20s -o value > "$BATS_TEST_TMPDIR/out"
     sort -n "$BATS_TEST_TMPDIR/out" | cmp - <(seq 1 100000)
     ((SECONDS < 15))
-    lag_is g 0
+    lag_is g16 0
 }
 
 @test "no terminal, no stdin: nothing asks, nothing colours" {

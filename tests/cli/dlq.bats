@@ -6,11 +6,11 @@ load helper
 setup_file() { start_node; }
 teardown_file() { stop_node; }
 
-# dead TOPIC N: N messages of TOPIC rejected by group g.
+# dead TOPIC N: N messages of TOPIC rejected by group g-TOPIC.
 dead() {
     gqctl topic create "$1" --partitions 1 > /dev/null
     seq "$2" | gqctl publish "$1" -l --key-separator none > /dev/null
-    gqctl consume "$1" --group g --max "$2" --timeout 20s --ack manual | field receipt | gqctl reject --reason "bad $1" - > /dev/null
+    gqctl consume "$1" --group "g-$1" --max "$2" --timeout 20s --ack manual | field receipt | gqctl reject --reason "bad $1" - > /dev/null
     eventually 15 letters "$1" "$2"
 }
 
@@ -19,7 +19,7 @@ letters() { [ "$(gqctl dlq list "$1" -o value | wc -l)" = "$2" ]; }
 @test "list says where a letter came from, why, how often and when; peek shows it" {
     dead told 2
     run -0 gqctl dlq list told -o json
-    [ "$(field topic origin_partition count reason group <<< "$output" | sort -u)" = "told 0 1 bad told g" ]
+    [ "$(field topic origin_partition count reason group <<< "$output" | sort -u)" = "told 0 1 bad told g-told" ]
     [[ "$(field time <<< "$output" | head -1)" == 20??-* ]]
     [ "$(gqctl dlq peek told -o value)" = $'1\n2' ]
     [ "$(gqctl dlq peek told --max 1 -o json | field value)" = 1 ]
@@ -31,7 +31,7 @@ letters() { [ "$(gqctl dlq list "$1" -o value | wc -l)" = "$2" ]; }
     run -0 gqctl dlq redrive again
     [ "$(field redriven published <<< "$output")" = "3 0" ]
     letters again 0
-    run -0 gqctl consume again --group g --max 3 --timeout 20s --ack manual
+    run -0 gqctl consume again --group g-again --max 3 --timeout 20s --ack manual
     [ "$(field value delivery <<< "$output")" = $'1 1\n2 1\n3 1' ]
     run -124 gqctl consume again --group h --max 4 --timeout 1s
     [ "$(wc -l <<< "$output")" = 3 ]
@@ -44,7 +44,7 @@ letters() { [ "$(gqctl dlq list "$1" -o value | wc -l)" = "$2" ]; }
     letters some 3
     [ "$(gqctl dlq redrive some --reason 'no such reason' | field redriven)" = 0 ]
     [ "$(gqctl dlq redrive some --group nobody | field redriven)" = 0 ]
-    [ "$(gqctl dlq redrive some --reason bad --group g --max 1 | field redriven)" = 1 ]
+    [ "$(gqctl dlq redrive some --reason bad --group g-some --max 1 | field redriven)" = 1 ]
     letters some 2
 }
 
@@ -61,7 +61,7 @@ letters() { [ "$(gqctl dlq list "$1" -o value | wc -l)" = "$2" ]; }
     dead vanished 1
     gqctl topic purge vanished > /dev/null
     [ "$(gqctl dlq redrive vanished | field redriven published)" = "0 1" ]
-    [ "$(gqctl consume vanished --group g --max 1 --timeout 20s -o value)" = 1 ]
+    [ "$(gqctl consume vanished --group g-vanished --max 1 --timeout 20s -o value)" = 1 ]
 }
 
 @test "purge forgets the letters" {

@@ -22,8 +22,8 @@ filled() {
     [[ "$output" == *'"assignment":["described/0","described/1"]'* ]]
     run -0 gqctl group describe seen -o table
     [[ "$output" == *members:*partitions:* ]]
-    kill -INT "$pid"
-    run wait "$pid"
+    kill "$pid"
+    exit_of 143 "$pid"
     [ "$(gqctl group list -o json | grep '"seen"' | field group members lag)" = "seen 0 6" ]
 }
 
@@ -76,8 +76,8 @@ filled() {
     eventually 10 lag_is d 0
     run -1 --separate-stderr gqctl group delete d
     [[ "$stderr" == gqctl:*d* ]]
-    kill -INT "$pid"
-    run wait "$pid"
+    kill "$pid"
+    exit_of 143 "$pid"
     gqctl group delete d 2> /dev/null > /dev/null
     run -4 gqctl group describe d
     [ "$(gqctl consume deleted --group d --max 2 --timeout 20s -o value)" = $'1\n2' ]
@@ -106,8 +106,8 @@ in_flight_some() { (($(gqctl group lag "$1" -o json | field in_flight | total) >
     eventually 20 three
     seq 30 | gqctl publish pooled -l > /dev/null
     eventually 20 lag_is pool 0
-    kill -INT "${pids[@]}"
-    for pid in "${pids[@]}"; do run wait "$pid"; done
+    kill "${pids[@]}"
+    for pid in "${pids[@]}"; do exit_of 143 "$pid"; done
     run -1 gqctl consume pooled --group pool --mode partitioned --max 1 --timeout 2s
 }
 

@@ -25,8 +25,17 @@ start_node() {
     gqctl --data-dir "$GOQUEUE_DATA_DIR" up > /dev/null
 }
 
+# Ends all nodes below GQ_DIR, those of tests that failed half-way too.
 stop_node() {
+    local file pid
     gqctl down || true
+    for file in "$GOQUEUE_RUNTIME_DIR"/*/supervisord.pid; do
+        [ -f "$file" ] && kill "$(cat "$file")" 2> /dev/null
+    done
+    while read -r file; do
+        pid="$(cat "$file")"
+        [ -n "$pid" ] && grep -qs gq_ "/proc/$pid/cmdline" && eventually 20 ended "$pid"
+    done < <(find "$GQ_DIR" -name '.*d.lock')
     rm -rf "$GQ_DIR"
 }
 
@@ -58,6 +67,13 @@ eventually() {
         fi
         sleep 0.1
     done
+}
+
+# exit_of CODE PID: the background job ends with this exit code.
+exit_of() {
+    local code=0
+    wait "$2" || code=$?
+    [ "$code" = "$1" ]
 }
 
 # ended PID...: none of them runs.

@@ -14,21 +14,21 @@ filled() {
 
 @test "--group rewinds exactly the range" {
     filled rewound 10
-    gqctl consume rewound --group g --max 10 --timeout 20s > /dev/null
-    run -0 gqctl replay rewound --group g --from "$((first + 2))" --to "$((first + 5))"
+    gqctl consume rewound --group g1 --max 10 --timeout 20s > /dev/null
+    run -0 gqctl replay rewound --group g1 --from "$((first + 2))" --to "$((first + 5))"
     [ "$(field messages <<< "$output")" = 3 ]
-    lag_is g 3
-    [ "$(gqctl consume rewound --group g --max 3 --timeout 20s --ack manual | field value delivery)" = $'3 1\n4 1\n5 1' ]
+    lag_is g1 3
+    [ "$(gqctl consume rewound --group g1 --max 3 --timeout 20s --ack manual | field value delivery)" = $'3 1\n4 1\n5 1' ]
 }
 
 @test "--group by time" {
     filled timed 3
-    gqctl consume timed --group g --max 3 --timeout 20s > /dev/null
-    gqctl replay timed --group g --from -1h > /dev/null
-    lag_is g 3
-    gqctl consume timed --group g --max 3 --timeout 20s > /dev/null
-    run -0 --separate-stderr gqctl replay timed --group g --from +1h
-    lag_is g 0
+    gqctl consume timed --group g2 --max 3 --timeout 20s > /dev/null
+    gqctl replay timed --group g2 --from -1h > /dev/null
+    lag_is g2 3
+    gqctl consume timed --group g2 --max 3 --timeout 20s > /dev/null
+    run -0 --separate-stderr gqctl replay timed --group g2 --from +1h
+    lag_is g2 0
 }
 
 @test "--to-topic publishes copies with key, headers and priority" {
@@ -57,7 +57,7 @@ filled() {
 @test "usage" {
     filled used 1
     run -2 gqctl replay used
-    run -2 gqctl replay used --group g --to-topic t
-    run -2 gqctl replay used --group g --rate 5
+    run -2 gqctl replay used --group g6 --to-topic t
+    run -2 gqctl replay used --group g6 --rate 5
     run -4 gqctl replay not-there --group g
 }

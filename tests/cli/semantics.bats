@@ -16,28 +16,28 @@ kill_all() {
 @test "every second message acked, all daemons killed with -9: exactly the unacked come back" {
     gqctl topic create halves --partitions 1 > /dev/null
     seq 1 2000 | gqctl publish halves -l > /dev/null
-    gqctl consume halves --group g --max 1000 --timeout 20s --ack manual -o value > "$BATS_TEST_TMPDIR/first"
+    gqctl consume halves --group g1 --max 1000 --timeout 20s --ack manual -o value > "$BATS_TEST_TMPDIR/first"
     awk -F '\t' '$2 % 2 == 0 { print $1 }' "$BATS_TEST_TMPDIR/first" | gqctl ack - > /dev/null
     kill_all
     awk -F '\t' '$2 % 2 == 1 { print $1 }' "$BATS_TEST_TMPDIR/first" | gqctl release - > /dev/null
-    gqctl consume halves --group g --max 1500 --timeout 40s -o value | sort -n | \
+    gqctl consume halves --group g1 --max 1500 --timeout 40s -o value | sort -n | \
         cmp - <({ seq 1 2 1000; seq 1001 2000; } | sort -n)
-    lag_is g 0
+    lag_is g1 0
 }
 
 @test "after the queue is done and everything was killed, nothing comes again" {
     gqctl topic create emptied --partitions 3 > /dev/null
     seq 1 5000 | gqctl publish emptied -l > /dev/null
-    gqctl consume emptied --group g --max 5000 --timeout 20s > /dev/null
+    gqctl consume emptied --group g2 --max 5000 --timeout 20s > /dev/null
     kill_all
-    run -124 --separate-stderr gqctl consume emptied --group g --max 1 --timeout 2s
+    run -124 --separate-stderr gqctl consume emptied --group g2 --max 1 --timeout 2s
     [ -z "$output" ]
 }
 
 @test "power loss: a partition cut back to before acked offsets delivers everything new" {
     gqctl topic create power --partitions 1 > /dev/null
     seq 1 10 | gqctl publish power -l > /dev/null
-    gqctl consume power --group g --max 10 --timeout 20s > /dev/null
+    gqctl consume power --group g3 --max 10 --timeout 20s > /dev/null
     gqctl down
     folder="$GOQUEUE_DATA_DIR/logs/power/0"
     segment="$(ls "$folder"/*.log | tail -1)"
@@ -47,8 +47,8 @@ kill_all() {
     rm -f "$folder"/checkpoint "$folder"/producers.snapshot "$folder"/*.index "$folder"/*.timeindex "$folder"/*.runs
     gqctl up > /dev/null
     seq 101 110 | gqctl publish power -l > /dev/null
-    [ "$(gqctl consume power --group g --max 10 --timeout 20s -o value | sort -n)" = "$(seq 101 110)" ]
-    lag_is g 0
+    [ "$(gqctl consume power --group g3 --max 10 --timeout 20s -o value | sort -n)" = "$(seq 101 110)" ]
+    lag_is g3 0
 }
 
 @test "a torn tail is cut at start, and no acked offset is issued again" {
@@ -76,11 +76,11 @@ echo "$job" >> done.txt
 WORK
     chmod +x work.sh
     for _ in 1 2 3; do
-        run gqctl consume deadly --group g --timeout 60s --exec 'exec ./work.sh'
+        run gqctl consume deadly --group g5 --timeout 60s --exec 'exec ./work.sh'
         [ "$status" = 137 ]
     done
     finished() { [ "$(gqctl dlq list deadly -o json | field count)" = 3 ]; }
-    gqctl consume deadly --group g --max 20 --timeout 60s --exec 'exec ./work.sh'
+    gqctl consume deadly --group g5 --max 20 --timeout 60s --exec 'exec ./work.sh'
     eventually 60 finished
     [ "$(sort -n done.txt)" = "$(seq 1 20)" ]
 }
@@ -88,45 +88,45 @@ WORK
 @test "a lease expires although nobody is connected" {
     gqctl topic create lonely --partitions 1 > /dev/null
     gqctl publish lonely x > /dev/null
-    gqctl consume lonely --group g --ack manual --max 1 --timeout 20s --visibility 1s > /dev/null
-    in_flight g 1
-    eventually 15 in_flight g 0
-    lag_is g 1
+    gqctl consume lonely --group g6 --ack manual --max 1 --timeout 20s --visibility 1s > /dev/null
+    in_flight g6 1
+    eventually 15 in_flight g6 0
+    lag_is g6 1
 }
 
 @test "fetched by 500, acked by one: only the unacked one comes back" {
     gqctl topic create batch --partitions 1 > /dev/null
     seq 1 500 | gqctl publish batch -l > /dev/null
-    gqctl consume batch --group g --max 500 --timeout 20s --ack manual -o value > "$BATS_TEST_TMPDIR/all"
+    gqctl consume batch --group g7 --max 500 --timeout 20s --ack manual -o value > "$BATS_TEST_TMPDIR/all"
     awk -F '\t' '$2 != 250 { print $1 }' "$BATS_TEST_TMPDIR/all" | gqctl ack - > /dev/null
     awk -F '\t' '$2 == 250 { print $1 }' "$BATS_TEST_TMPDIR/all" | gqctl release - > /dev/null
-    [ "$(gqctl consume batch --group g --max 1 --timeout 20s -o value)" = 250 ]
-    run -124 gqctl consume batch --group g --max 1 --timeout 1s
+    [ "$(gqctl consume batch --group g7 --max 1 --timeout 20s -o value)" = 250 ]
+    run -124 gqctl consume batch --group g7 --max 1 --timeout 1s
 }
 
 @test "lag equals what is deliverable, after purge and reset and restart" {
     gqctl topic create lag --partitions 2 > /dev/null
     seq 1 100 | gqctl publish lag -l > /dev/null
-    gqctl consume lag --group g --max 30 --timeout 20s > /dev/null
-    lag_is g 70
+    gqctl consume lag --group g8 --max 30 --timeout 20s > /dev/null
+    lag_is g8 70
     gqctl restart groupd > /dev/null
-    eventually 15 lag_is g 70
+    eventually 15 lag_is g8 70
     gqctl topic purge lag > /dev/null
-    eventually 15 lag_is g 0
+    eventually 15 lag_is g8 0
     seq 1 5 | gqctl publish lag -l > /dev/null
-    eventually 15 lag_is g 5
-    gqctl group reset g --to earliest > /dev/null
-    lag_is g 5
+    eventually 15 lag_is g8 5
+    gqctl group reset g8 --to earliest > /dev/null
+    lag_is g8 5
 }
 
 @test "dead letters are exactly one per group and origin, also when groupd is restarted between attempts" {
     gqctl topic create once --partitions 1 --max-retries 2 --backoff-base 100ms > /dev/null
     gqctl publish once x > /dev/null
-    run -0 gqctl consume once --group g --max 1 --timeout 20s --exec false
+    run -0 gqctl consume once --group g9 --max 1 --timeout 20s --exec false
     kill -9 "$(pid_of groupd)"
-    run -0 gqctl consume once --group g --max 1 --timeout 30s --exec false
+    run -0 gqctl consume once --group g9 --max 1 --timeout 30s --exec false
     run -0 gqctl consume once --group h --max 2 --timeout 30s --exec false
-    two() { [ "$(gqctl dlq list once -o json | field group count origin_offset | sort)" = $'g 2 1\nh 2 1' ]; }
+    two() { [ "$(gqctl dlq list once -o json | field group count origin_offset | sort)" = $'g9 2 1\nh 2 1' ]; }
     eventually 20 two
 }
 
@@ -154,9 +154,9 @@ PY
 
 @test "metad down: what is led goes on being served" {
     gqctl topic create led --partitions 1 > /dev/null
-    gqctl consume led --group g --max 3 --timeout 60s -o value > "$BATS_TEST_TMPDIR/out" 3>&- &
+    gqctl consume led --group g11 --max 3 --timeout 60s -o value > "$BATS_TEST_TMPDIR/out" 3>&- &
     consumer=$!
-    member() { [ "$(gqctl group list -o json | grep '"g"' | field members)" = 1 ]; }
+    member() { [ "$(gqctl group list -o json | grep '"g11"' | field members)" = 1 ]; }
     eventually 10 member
     mkfifo "$BATS_TEST_TMPDIR/in"
     gqctl publish led -l < "$BATS_TEST_TMPDIR/in" > /dev/null 3>&- &

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from gq_ctl.output import Output, Stdout, plain
+from gq_ctl.output import Output, Stdout, StdoutClosed, plain
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_closed_pipe_is_an_error_at_the_flush_and_nothing_is_kept(pipe):
     out = Stdout(pipe[1])
     os.close(pipe[0])
     out.write(b"x" * 10)
-    with pytest.raises(BrokenPipeError):
+    with pytest.raises(StdoutClosed):
         out.flush()
     out.flush()
 
