@@ -11,6 +11,7 @@ from typing import Any
 from gq_logd.config import LogConfig
 from gq_logd.effects import Call, Effect, Fail, Reply
 from gq_logd.partition import Partition
+from gq_logd.space import Space
 from gq_logd.stats import TopicStats
 from gq_logd.turn import Item, MarkerItem, Turn
 from gq_proto.errors import BadRequest, GoQueueError
@@ -101,12 +102,12 @@ class Appends:
     def waiting(self) -> bool:
         return bool(self._queues)
 
-    def write(self, wall_us: int, may_publish: bool) -> list[Partition]:
+    def write(self, wall_us: int, space: Space) -> list[Partition]:
         """End of a turn: write what is queued. The partitions that were tried."""
         queues, self._queues = self._queues, {}
         for partition, items in queues.items():
             started = self._clock()
-            turn = Turn(partition, wall_us, may_publish)
+            turn = Turn(partition, wall_us, space)
             for item in items:
                 turn.add(item)
             turn.write()

@@ -215,7 +215,8 @@ class LogCore:
         """Everything that is due and everything that was handed in; what the shell has to do for it."""
         self._now = now
         if self.appends.waiting:
-            for partition in self.appends.write(wall_us, self._space.may_publish(now)):
+            self._space.look(now)
+            for partition in self.appends.write(wall_us, self._space):
                 if partition.advance():
                     self._moved(partition)
                 self._syncs.wrote(partition, now)

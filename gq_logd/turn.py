@@ -1,6 +1,6 @@
 """One partition's share of a loop turn: batches and markers in order of arrival, one write, then the outcome of each.
 
-    turn = Turn(partition, wall_us, may_publish)
+    turn = Turn(partition, wall_us, space)
     for item in queue: turn.add(item)
     turn.write()                      # each item has its `produced` now
 
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from gq_logd.partition import Partition
 from gq_logd.producers import State
+from gq_logd.space import Space
 from gq_proto import codec, control
 from gq_proto import ranges as rng
 from gq_proto import record as rec
@@ -69,8 +70,8 @@ class MarkerItem(Item):
 
 
 class Turn:
-    def __init__(self, partition: Partition, wall_us: int, may_publish: bool) -> None:
-        self._partition, self._wall_us, self._may_publish = partition, wall_us, may_publish
+    def __init__(self, partition: Partition, wall_us: int, space: Space) -> None:
+        self._partition, self._wall_us, self._space = partition, wall_us, space
         self._ahead: dict[int, State] = {}
         self._decided: list[int] = []            # by markers of this turn
         self._items: list[tuple[Item, Stamped]] = []
@@ -89,7 +90,7 @@ class Turn:
         try:
             if not self._partition.online:
                 raise self._partition.offline_error()
-            if not item.internal and not self._may_publish:
+            if not item.internal and not self._space.take(len(item.frame)):
                 raise DiskFull("free disk space is down to the reserve: publishing waits until there is more")
             frame = item.frame_for(self)
             if frame is None:

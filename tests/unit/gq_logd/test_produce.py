@@ -343,25 +343,32 @@ def test_many_partitions_share_few_sync_threads(tmp_path: Path) -> None:
 
 def test_the_reserve_is_for_daemons(tmp_path: Path) -> None:
     class Full(QuickDisk):
-        free = 50
+        free = 500
+        asked = 0
 
         def free_bytes(self, path: str) -> int:
+            self.asked += 1
             return self.free
 
         def total_bytes(self, path: str) -> int:
             return 10_000
 
     disk = Full()
-    world = World(tmp_path, disk=disk, reserve_bytes=100)
+    world = World(tmp_path, disk=disk, reserve_bytes=5000)              # a tenth of the disk is the most: 1000
     assert world.publish(batch_of(b"a"))[0].error == 54
     assert world.publish(batch_of(b"b"), internal=True)[0].error == 0
-    disk.free = 200
-    assert world.publish(batch_of(b"c"))[0].error == 0
-    disk.free = 50
-    assert world.publish(batch_of(b"d"))[0].error == 0                 # not looked at again so soon
+    disk.free = 1300
+    one, two = world.publish(batch_of(b"c" * 200), batch_of(b"d" * 200))
+    assert (one.error, two.error) == (0, 54)                            # what the turn takes is counted
+    disk.free = 1 << 40
+    disk.asked = 0
+    for _ in range(5):
+        world.publish(batch_of(b"e"))
+    assert disk.asked == 1                                              # plenty: not looked at each time
+    disk.free = 0
     world.tick(0.3)
-    assert world.publish(batch_of(b"e"))[0].error == 54
-    assert values(world.read_all()) == [b"b", b"c", b"d"]
+    assert world.publish(batch_of(b"f"))[0].error == 54
+    assert values(world.read_all()) == [b"b", b"c" * 200, *[b"e"] * 5]
 
 
 def test_topic_settings_come_with_metadata(tmp_path: Path) -> None:
