@@ -148,7 +148,7 @@ class Log:
         """Ranges in [low, high) between segments: their records were lost, the offsets are not given out again."""
         found: list[int] = []
         for number in range(self.number_of(low), len(self.segments) - 1):
-            start, end = max(self.segments[number].next_offset, low), min(self._bases[number + 1], high)
+            start, end = max(self.ready(number).next_offset, low), min(self._bases[number + 1], high)
             if start < end:
                 found += (start, end - start)
             if self._bases[number + 1] >= high:

@@ -111,8 +111,11 @@ def offset_for_time(partition: Partition, asked: messages.OffsetForTime) -> mess
 
 
 def end_of_epoch(partition: Partition, asked: messages.EndOfEpoch) -> messages.EndOfEpochReply:
+    """What was lost at its end was never of that epoch."""
     epoch, end = partition.epochs.end_of(asked.of, partition.log.end)
-    return messages.EndOfEpochReply(epoch, min(end, partition.log.end))
+    end = min(end, partition.log.end)
+    lost = partition.log.lost_within(max(end - 1, 0), end) and partition.log.lost_within(partition.log.start, end)
+    return messages.EndOfEpochReply(epoch, lost[-2] if lost else end)
 
 
 def info(partition: Partition) -> messages.PartitionInfo:

@@ -43,11 +43,12 @@ class Damage:
 
 
 class Segment:
-    __slots__ = ("_files", "_growing", "_hint", "base", "checked", "damage", "first_timestamp", "flags", "folder",
+    __slots__ = ("_files", "_growing", "_hint", "_path", "base", "checked", "damage", "first_timestamp", "flags", "folder",
                  "last_index_position", "last_time_point", "live", "max_timestamp", "newest_us", "next_offset", "size")
 
     def __init__(self, files: Files, folder: str, base: int, size: int, next_offset: int, live: bool) -> None:
         self._files, self.folder, self.base, self.size, self.next_offset = files, folder, base, size, next_offset
+        self._path = f"{folder}/{segment.segment_name(base)}"
         self.live = live
         self.checked = live              # its derived files are known to be good
         self.flags = 0                   # of all records, or-ed; known when checked
@@ -60,8 +61,9 @@ class Segment:
         self._hint = (base, 0)           # an offset and its position: where the last read ended
         self._growing: dict[Derived, Growing] = {kind: Growing(kind, base) for kind in ALWAYS} if live else {}
 
-    def path(self, suffix: str = segment.LOG_SUFFIX) -> str:
-        return f"{self.folder}/{segment.segment_name(self.base, suffix)}"
+    def path(self, suffix: str = "") -> str:
+        """Of the log, or of a derived file."""
+        return f"{self.folder}/{segment.segment_name(self.base, suffix)}" if suffix else self._path
 
     def paths(self) -> list[str]:
         """All files it may have."""

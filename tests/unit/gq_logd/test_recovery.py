@@ -97,6 +97,8 @@ def test_offsets_known_to_be_used_are_not_given_out_again(tmp_path: Path) -> Non
     assert values(world.read_all()) == [*data(8)[:6], b"new"]
     fetched = world.ask(Kind.FETCH, messages.Fetch([messages.FetchPart(77, 0, ranges=[5, 5])])).parts[0]
     assert fetched.covered == 1 and not fetched.error
+    assert world.ask(Kind.END_OF_EPOCH, messages.EndOfEpoch(1)).end_offset == 7      # what comes behind was lost
+    assert world.ask(Kind.END_OF_EPOCH, messages.EndOfEpoch(2)).end_offset == 11
 
 
 def test_the_log_is_gone_altogether(tmp_path: Path) -> None:
