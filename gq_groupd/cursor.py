@@ -102,15 +102,8 @@ class Lanes:
         ready = sum(1 for lane in self.lanes for entry in lane.entries if entry.position < self.limit)
         return self.limit if ready < BUFFERED_RUNS // 4 else -1
 
-    def rewind(self, offset: int) -> None:
-        """Start again at `offset`; runs above come anew."""
-        for lane in self.lanes:
-            lane.entries.clear()
-            lane.upto = offset
-        self.limit = offset
-
     def cut(self, end: int) -> None:
-        """Nothing at or above end exists."""
+        """What lies at or above end does not exist, or will come anew."""
         for lane in self.lanes:
             while lane.entries and lane.entries[-1].position >= end:
                 lane.entries.pop()

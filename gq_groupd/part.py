@@ -155,7 +155,7 @@ class Part:
             known.difference_update(within(known, low, TOP))
             known.difference_update(self.anchors.open_from(low))
         self.anchors.unmeet(low)
-        self.lanes.rewind(min(low, self.lanes.limit))
+        self.lanes.cut(low)
 
     # -- taking free messages ------------------------------------------------------------------------
 

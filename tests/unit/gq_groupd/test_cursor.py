@@ -44,12 +44,13 @@ def test_every_offset_is_served_once_in_order_from_bounded_memory(runs: list[tup
     assert served == list(range(len(log)))
 
 
-def test_cut_and_rewind() -> None:
+def test_what_is_cut_comes_again_and_what_lies_before_stays() -> None:
     lanes = Lanes(0)
     lanes.feed(0, [(2, Entry(0, 0, 10)), (1, Entry(10, 10, 20))], 20)
+    lanes.take(lanes.lanes[2], 3)
     lanes.cut(15)
-    assert [e for lane in lanes.lanes for e in lane.entries] == [Entry(10, 10, 15), Entry(0, 0, 10)] and lanes.limit == 15
-    lanes.rewind(5)
-    assert lanes.head() is None and lanes.limit == 5
+    assert [e for lane in lanes.lanes for e in lane.entries] == [Entry(10, 10, 15), Entry(3, 3, 10)] and lanes.limit == 15
+    lanes.cut(1)
+    assert lanes.head() is None and lanes.limit == 1
     lanes.feed(0, [(2, Entry(0, 0, 10))], 10)
-    assert lanes.head() == (lanes.lanes[2], Entry(5, 5, 10))
+    assert lanes.head() == (lanes.lanes[2], Entry(1, 1, 10))

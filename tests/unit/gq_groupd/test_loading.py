@@ -196,6 +196,16 @@ def test_a_mark_makes_the_group_when_told_and_waits_for_the_log() -> None:
         r.ask(Kind.MARK, Mark("__dlq", [Mark1(1, 0, True, 0, 3)]))
 
 
+def test_what_was_not_reached_yet_is_served_after_a_replay_of_what_lies_behind_it() -> None:
+    r = Rig()
+    r.join()
+    r.publish(20)
+    r.poll(most=5)
+    r.mark(True, 15, 20)
+    r.mark(False, 15, 18)
+    assert offsets(r.poll()) == list(range(5, 18))
+
+
 def test_redrive_opens_the_origin_again() -> None:
     r = Rig(max_retries=1)
     r.join()
