@@ -65,7 +65,8 @@ def test_power_loss_cuts_acked_messages_off_and_what_comes_in_their_place_is_del
     node = fast
     with node.client() as client:
         topic = make_topic(client, "cut", 1)
-        base = put(client, topic, numbers(0, 100)) - 100
+        base = put(client, topic, numbers(0, 60)) - 60
+        put(client, topic, numbers(60, 100))
         with client.consumer("cut", "cut-g", ack="manual") as consumer:
             drain(consumer, 100)
             consumer.flush()
