@@ -116,7 +116,7 @@ filled() {
         = "1000 1" ]
 }
 
-in_flight_some() { (($(gqctl group lag "$1" -o json | field in_flight | total) > 0)); }
+in_flight_some() { (($(lag_of "$1" in_flight) > 0)); }
 
 @test "SIGTERM does the same" {
     filled ended 10

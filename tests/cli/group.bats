@@ -94,7 +94,7 @@ filled() {
     [ "$(sort -n <<< "$output")" = $'1\n2\n3\n4\n5' ]
 }
 
-in_flight_some() { (($(gqctl group lag "$1" -o json | field in_flight | total) > 0)); }
+in_flight_some() { (($(lag_of "$1" in_flight) > 0)); }
 
 @test "a shared group: more members than partitions, all work" {
     filled pooled 0

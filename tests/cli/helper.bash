@@ -92,12 +92,18 @@ total() {
     awk '{ sum += $1 } END { print sum + 0 }'
 }
 
+# lag_of GROUP FIELD: the sum of a field of `group lag`; fails when there is no such group.
+lag_of() {
+    local rows
+    rows="$(gqctl group lag "$1" -o json)" && field "$2" <<< "$rows" | total
+}
+
 # in_flight GROUP N: the group has N messages out.
 in_flight() {
-    [ "$(gqctl group lag "$1" -o json | field in_flight | total)" = "$2" ]
+    [ "$(lag_of "$1" in_flight)" = "$2" ]
 }
 
 # lag_is GROUP N
 lag_is() {
-    [ "$(gqctl group lag "$1" -o json | field lag | total)" = "$2" ]
+    [ "$(lag_of "$1" lag)" = "$2" ]
 }
