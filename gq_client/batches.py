@@ -312,7 +312,8 @@ class Batcher:
     def _call(self, now: float, batches: list[Batch]) -> Call:
         first = batches[0].home
         parts = [ProducePart(batch.home.lane.topic.id, batch.home.partition) for batch in batches]
-        deadline = max(now + MIN_ATTEMPT_S, max(batch.deadline for batch in batches))
+        latest = max(batch.deadline for batch in batches)
+        deadline = latest if latest > now else now + MIN_ATTEMPT_S      # out of time already: sent to learn its fate
         if first.producer_id >= 0:
             deadline = min(deadline, now + ATTEMPT_S)
         to = To.leader(first.lane.topic.id, first.partition)

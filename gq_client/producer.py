@@ -13,6 +13,7 @@ waits, up to `block` seconds, then raises Busy.
 
 import os
 import random
+import select
 import threading
 import time
 import weakref
@@ -30,6 +31,8 @@ from gq_proto.errors import Busy, Closed, GoQueueError, TimedOut
 if TYPE_CHECKING:
     from gq_client.sync import Client
 
+NAP_MS = 5           # the thread looks up so often while callers do its work
+
 
 class Producer:
     """Made by Client.producer(). For any number of threads; order is kept per partition and thread."""
@@ -46,6 +49,7 @@ class Producer:
         self._waiting = 0                                    # threads that wait for that
         self._error: GoQueueError | None = None              # first since the last flush
         self._closed = False
+        self._busy = False                                   # callers fill batches, and take answers while they do
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_at = 0.0                                  # when the thread will look at the linger again
         self._thread = threading.Thread(target=self._run, name="gq-producer", daemon=True)
@@ -136,6 +140,7 @@ class Producer:
     def full(self, lane: Lane, partition: int) -> None:
         """A batch is full: off it goes."""
         with self._lock:
+            self._busy = True
             self._batcher.seal(time.monotonic(), lane, partition)
             finished = self._work()
         if finished:
@@ -217,6 +222,8 @@ class Producer:
         line, batcher = self._line, self._batcher
         poll = line.poller
         line.watch(self._wake_fd)
+        nap = select.poll()
+        nap.register(self._wake_fd, select.POLLIN)
         while not self._closed:
             with self._lock:
                 if self._closed:
@@ -224,11 +231,12 @@ class Producer:
                 finished = self._work()
                 self._wake_at = NEVER            # from here on opened() wakes us, whatever we are about to see
                 due = self._wake_at = min(batcher.next_due, line.session.next_due)
+                busy, self._busy = self._busy and not self._waiting, False
             if finished:
                 self._announce(finished)
                 continue
             patience = None if due == NEVER else max(0, int((due - time.monotonic()) * 1000 + 0.999))
-            ready = poll.poll(patience)
+            ready = nap.poll(NAP_MS if patience is None else min(NAP_MS, patience)) if busy else poll.poll(patience)
             self._wake_at = 0.0
             if ready:
                 self._came(ready)
