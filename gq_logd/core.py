@@ -30,6 +30,7 @@ from gq_proto.errors import BadRequest, GoQueueError, Unavailable, UnknownKind
 from gq_proto.messages import Body, DeleteBeforeReply, Kind, MetadataReply, PartitionsReply
 from gq_run.disk import Disk
 
+RETENTION_RETRY_US: Final = 1_000_000
 REMAKE_S: Final = 1.0            # between tries to make a partition that could not be made
 QUERIES: Final[dict[int, Callable[[Partition, Any], Body]]] = {
     Kind.RUNS: queries.runs, Kind.DUE: queries.due, Kind.OFFSET_FOR_TIME: queries.offset_for_time,
@@ -53,8 +54,9 @@ class LogCore:
         self._syncs = Syncs(config, self._effects, self._sync_ended)
         self._retention = retention.Retention()
         self._to_recover: Iterator[Any] | None = None
-        self._purges: dict[Partition, list[Call]] = {}   # DeleteBefore requests on their way
+        self._purges: dict[Partition, list[tuple[Call, int]]] = {}    # whose log start is moving, and who asked
         self._now = 0.0
+        self._wall_us = 0
         self._remake_at = 0.0
         self.recovered = False
 
@@ -99,7 +101,7 @@ class LogCore:
 
     def apply(self, reply: MetadataReply, now: float, wall_us: int) -> None:
         """What metad says. It is in force when this returns."""
-        self._now = now
+        self._now, self._wall_us = now, wall_us
         gone = set(reply.deleted)
         keys = [key for key in self.catalog.partitions if key[0] in gone]
         self._changed(self.catalog.apply(reply), wall_us)
@@ -186,34 +188,43 @@ class LogCore:
                 log.roll(log.end)
             except OSError as e:
                 raise partition.judge(e) from None
-        if offset > log.start:
-            log.start = offset
-            partition.trim()
-        waiting = self._purges.setdefault(partition, [])
-        waiting.append(call)
-        if len(waiting) == 1:
-            self._syncs.save(partition, now, lambda error: self._purged(partition, error))
+        self._move_start(partition, offset, now, call)
 
-    def _purged(self, partition: Partition, error: OSError | None) -> None:
-        """A durable checkpoint has the new log start."""
+    def _move_start(self, partition: Partition, offset: int, now: float, call: Call | None = None) -> None:
+        """By way of a durable checkpoint: what was gone once must not come back after a power loss."""
+        partition.start_wanted = max(partition.start_wanted, offset)
+        under_way = partition in self._purges
+        waiting = self._purges.setdefault(partition, [])
+        if call:
+            waiting.append((call, partition.start_wanted))
+        if not under_way:
+            self._syncs.save(partition, now, lambda error: self._start_moved(partition, error))
+
+    def _start_moved(self, partition: Partition, error: OSError | None) -> None:
+        """A durable checkpoint has the log start that was wanted when it was made."""
         calls = self._purges.pop(partition)
+        start = partition.start_saved
+        late = [(call, wanted) for call, wanted in calls if wanted > start]
         if error:
             problem = partition.judge(error)
-            self._effects += [Fail(call, problem) for call in calls]
+            self._effects += [Fail(call, problem) for call, _ in calls]
+            partition.start_wanted = partition.log.start
+            self._retention.put_off(partition, self._wall_us + RETENTION_RETRY_US)
             return
-        start = partition.log.start
-        self._drop_below(partition, start)
-        self._moved(partition, always=True)
-        self._effects += [Reply(call, DeleteBeforeReply(start)) for call in calls]
-
-    def _drop_below(self, partition: Partition, offset: int) -> None:
-        self._effects += [Remove(path) for path in partition.drop_below(offset)]
+        if start > partition.log.start:
+            partition.log.start = start
+            self._effects += [Remove(path) for path in partition.drop_below(start)]
+            self._moved(partition, always=True)
+        self._retention.schedule(partition)
+        self._effects += [Reply(call, DeleteBeforeReply(start)) for call, wanted in calls if wanted <= start]
+        for call, wanted in late:
+            self._move_start(partition, wanted, self._now, call)
 
     # -- turns ---------------------------------------------------------------------------
 
     def turn(self, now: float, wall_us: int) -> list[Effect]:
         """Everything that is due and everything that was handed in; what the shell has to do for it."""
-        self._now = now
+        self._now, self._wall_us = now, wall_us
         if self.appends.waiting:
             self._space.look(now)
             for partition in self.appends.write(wall_us, self._space):
@@ -255,10 +266,9 @@ class LogCore:
         try:
             keep_from = retention.drop_to(partition, wall_us)
             if keep_from > partition.log.segments[0].base:
-                self._drop_below(partition, keep_from)
-                self._moved(partition, always=True)
-                self._syncs.checkpoint_soon(partition, self._now)
-            self._retention.schedule(partition)
+                self._move_start(partition, keep_from, self._now)
+            else:
+                self._retention.schedule(partition)
         except OSError as e:
             partition.judge(e)
 

@@ -59,6 +59,8 @@ class Partition:
         self._delays: Delays | None = None
         self._sync_end = log.end
         self.working = False             # a job runs
+        self.start_wanted = log.start    # where the log shall begin
+        self.start_saved = log.start     # where the checkpoint says that it does
         self.birth: Write | None = None  # partition.meta, until it and the folders above are on the disk
         self._epochs_changed = False     # since they were last saved
 
@@ -266,8 +268,9 @@ class Partition:
             self.producers.changed = False
             found.append(self._write(small.PRODUCERS, self._snapshot(), durable))
         self.changed = False
+        self.start_saved = max(self.log.start, self.start_wanted)
         return (*found, self._write(small.CHECKPOINT, small.encode_checkpoint(
-            small.Checkpoint(self.log.start, self.log.end, self.high_watermark, self.last_stable)), durable))
+            small.Checkpoint(self.start_saved, self.log.end, self.high_watermark, self.last_stable)), durable))
 
     def _snapshot(self) -> bytes:
         entries = (small.ProducerEntry(id, state.epoch, 0, tuple(small.BatchEntry(*batch) for batch in state.batches))

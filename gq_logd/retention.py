@@ -24,8 +24,12 @@ class Retention:
             return
         self._when.pop(partition, None)
         if when is not None:
-            self._when[partition] = when
-            heapq.heappush(self._queue, (when, next(self._order), partition))
+            self.put_off(partition, when)
+
+    def put_off(self, partition: Partition, when_us: int) -> None:
+        """Look again then."""
+        self._when[partition] = when_us
+        heapq.heappush(self._queue, (when_us, next(self._order), partition))
 
     def wrote(self, partition: Partition) -> None:
         """An empty partition got its first records, perhaps."""
