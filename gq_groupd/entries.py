@@ -140,9 +140,12 @@ class Returned(PartEntry, tag=23):
 
 
 class Extended(PartEntry, tag=24):
+    """Until deadline_us, which was for_ms away."""
+
     lease: int
     ranges: list[int]
     deadline_us: int
+    for_ms: int
 
 
 class Started(PartEntry, tag=25):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 class Lease:
     __slots__ = ("acked", "anchor", "armed_ms", "clocks", "deadline_us", "delivery", "epoch", "extended", "high", "hold", "id",
-                 "lapsed", "low", "member", "named_ms", "open", "part", "random", "ranges", "started", "total",
+                 "lapsed", "longest_ms", "low", "member", "named_ms", "open", "part", "random", "ranges", "started", "total",
                  "visibility_ms")
 
     def __init__(self, id: int, random: int, part: "Part", member: str, epoch: int, delivery: int, ranges: list[int],
@@ -31,6 +31,7 @@ class Lease:
         self.id, self.random, self.part, self.member, self.epoch = id, random, part, member, epoch
         self.delivery, self.ranges, self.anchor = delivery, ranges, anchor
         self.hold, self.visibility_ms, self.deadline_us = hold, visibility_ms, deadline_us
+        self.longest_ms = visibility_ms         # no deadline was ever further away than this
         self.total = count_of(ranges)
         self.low, self.high = min(ranges[::2]), max(a + b for a, b in zip(ranges[::2], ranges[1::2]))
         self.open = bitmap_of(ranges)

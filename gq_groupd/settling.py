@@ -135,7 +135,7 @@ class Settling:
             lease.extend(good, self._desk.now_ms + for_ms)
             if lease.hold:
                 until = self._desk.wall_us + for_ms * 1000
-                self._desk.commit(lease.part.group, e.Extended(*_of(lease.part), lease.id, ranges_of(good), until))
+                self._desk.commit(lease.part.group, e.Extended(*_of(lease.part), lease.id, ranges_of(good), until, for_ms))
             self.arm(lease)
         return messages - good
 
@@ -209,7 +209,7 @@ class Settling:
         lease.named_ms = now
         if lease.hold:
             left = max(0, lease.deadline_us - self._desk.wall_us) // 1000
-            lease.clocks = [(lease.total, now + min(left, limits.VISIBILITY_MS_MAX))]
+            lease.clocks = [(lease.total, now + min(left, lease.longest_ms))]
         elif lease.started:
             lease.clocks = [(lease.started, now + lease.visibility_ms)]
         self.arm(lease)

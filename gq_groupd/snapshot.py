@@ -35,6 +35,7 @@ class LeaseState(Struct, array_like=True):
     open: bytes
     lapsed: bytes
     acked: bytes
+    longest_ms: int
 
 
 class PartState(Struct, array_like=True):
@@ -83,7 +84,7 @@ def _dump(part: Part) -> PartState:
         (intent.ranges, intent.dlq_topic_id, intent.dlq_end) if intent else None,
         [(ready, bitmap.serialize()) for ready, bitmap in part.anchors.acked.items()],
         [LeaseState(le.id, le.random, le.member, le.epoch, le.delivery, le.ranges, le.anchor, le.hold, le.visibility_ms,
-                    le.deadline_us, le.started, le.open.serialize(), le.lapsed.serialize(), le.acked.serialize())
+                    le.deadline_us, le.started, le.open.serialize(), le.lapsed.serialize(), le.acked.serialize(), le.longest_ms)
          for le in leases.values()],
         part.expired, part.skipped_to)
 
@@ -110,6 +111,6 @@ def load_part(group: Group, key: tuple[int, int], data: bytes) -> tuple[Part, li
 def _load_lease(part: Part, s: LeaseState) -> Lease:
     lease = Lease(s.id, s.random, part, s.member, s.epoch, s.delivery, s.ranges, s.anchor, s.hold, s.visibility_ms,
                   s.deadline_us)
-    lease.started = s.started
+    lease.started, lease.longest_ms = s.started, s.longest_ms
     lease.open, lease.lapsed, lease.acked = map(BitMap64.deserialize, (s.open, s.lapsed, s.acked))
     return lease

@@ -239,6 +239,7 @@ def _extended(state: State, part: Part, entry: e.Extended) -> None:
     lease = state.leases.get(entry.lease)
     if lease and lease.hold:
         lease.deadline_us = max(lease.deadline_us, entry.deadline_us)
+        lease.longest_ms = max(lease.longest_ms, entry.for_ms)
 
 
 def _started(state: State, part: Part, entry: e.Started) -> None:
