@@ -217,7 +217,7 @@ class Consumer:
         if not self.asleep:
             self._core.flush(now)
         self._carry()
-        self._line.wire.drain()
+        self._line.wire.look()
 
     def _walk(self, timeout: float | None) -> Iterator[Message]:
         now = time.monotonic

@@ -70,6 +70,7 @@ class Routes:
         self.topics: dict[str, TopicMeta] = {}
         self.by_id: dict[int, TopicMeta] = {}
         self.daemons: dict[tuple[str, str], DaemonMeta] = {}
+        self._chosen: dict[tuple[str, str], str] = {}        # the endpoint in use of each daemon
 
     # -- news ---------------------------------------------------------------------------
 
@@ -91,6 +92,7 @@ class Routes:
             self.add(topic)
         for daemon in reply.daemons:
             self.daemons[daemon.daemon, daemon.node_id] = daemon
+        self._chosen.clear()
         self.version = reply.version
 
     def add(self, topic: TopicMeta) -> None:
@@ -154,7 +156,11 @@ class Routes:
         return self._listens(daemon, topic.partitions[partition].leader)
 
     def _listens(self, daemon: str, node_id: str) -> str | None:
-        meta = self.daemons.get((daemon, node_id))
-        if meta is None or not meta.endpoints:
-            return None
-        return next((endpoint for endpoint in meta.endpoints if self._reachable(endpoint)), meta.endpoints[-1])
+        chosen = self._chosen.get((daemon, node_id))
+        if chosen is None:
+            meta = self.daemons.get((daemon, node_id))
+            if meta is None or not meta.endpoints:
+                return None
+            chosen = next((endpoint for endpoint in meta.endpoints if self._reachable(endpoint)), meta.endpoints[-1])
+            self._chosen[daemon, node_id] = chosen
+        return chosen

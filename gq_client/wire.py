@@ -22,12 +22,13 @@ Context = zmq.Context[zmq.Socket[bytes]]
 
 
 class Connection:
-    """One daemon's."""
+    """One daemon's. `hot`: something may have come: its descriptor was readable, or a send may have swallowed that signal."""
 
-    __slots__ = ("endpoint", "fd", "monitor", "monitor_fd", "socket")
+    __slots__ = ("endpoint", "fd", "hot", "monitor", "monitor_fd", "socket")
 
     def __init__(self, context: Context, endpoint: str) -> None:
         self.endpoint = endpoint
+        self.hot = True
         self.socket = socket = context.socket(zmq.DEALER)
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.LINGER, limits.LINGER_MS)
@@ -55,7 +56,7 @@ class Wire:
                  now: Callable[[], float] = time.monotonic) -> None:
         self._context, self.session, self._watch, self._unwatch, self._now = context, session, watch, unwatch, now
         self._connections: dict[str, Connection] = {}
-        self._by_monitor: dict[int, Connection] = {}
+        self._by_fd: dict[int, Connection] = {}
         self.closed = False
 
     def flush(self) -> None:
@@ -71,7 +72,9 @@ class Wire:
         while session.outbox:
             messages, session.outbox = session.outbox, []
             for endpoint, frames, call in messages:
-                if not self._send(self._connections[endpoint].socket, frames):
+                connection = self._connections[endpoint]
+                connection.hot = True
+                if not self._send(connection.socket, frames):
                     session.unsent(self._now(), call)
 
     def drain(self) -> bool:
@@ -80,17 +83,26 @@ class Wire:
         while again and not self.closed:
             again = False
             for connection in list(self._connections.values()):
-                again |= self._receive(connection)
+                if connection.hot:
+                    again |= self._receive(connection)
             came |= again
             if session.outbox or session.dial:
                 self.push()
                 again = True
         return came
 
+    def look(self) -> bool:
+        """drain, for who has not waited on the descriptors."""
+        for connection in self._connections.values():
+            connection.hot = True
+        return self.drain()
+
     def ready(self, fd: int) -> None:
         """A watched descriptor is readable. Call drain() after all of them."""
-        connection = self._by_monitor.get(fd)
-        if connection:
+        connection = self._by_fd.get(fd)
+        if connection and fd == connection.fd:
+            connection.hot = True
+        elif connection:
             self._events(connection)
 
     def close(self) -> None:
@@ -101,12 +113,12 @@ class Wire:
             self._unwatch(connection.monitor_fd)
             connection.close()
         self._connections.clear()
-        self._by_monitor.clear()
+        self._by_fd.clear()
         self.session.close()
 
     def _dial(self, endpoint: str) -> None:
         connection = Connection(self._context, endpoint)
-        self._connections[endpoint] = self._by_monitor[connection.monitor_fd] = connection
+        self._connections[endpoint] = self._by_fd[connection.fd] = self._by_fd[connection.monitor_fd] = connection
         self._watch(connection.fd)
         self._watch(connection.monitor_fd)
         self._events(connection)     # a first try: before one failed, ZeroMQ does not signal the descriptor
@@ -122,15 +134,17 @@ class Wire:
     def _receive(self, connection: Connection) -> bool:
         """True when something came."""
         session, socket, came = self.session, connection.socket, False
-        while int(socket.get(zmq.EVENTS)) & READABLE:      # cheaper than an exception for each empty look
-            head = socket.recv(zmq.DONTWAIT)
-            frames: list[Any] = [head]
-            while socket.get(zmq.RCVMORE):
-                frames.append(socket.recv(zmq.DONTWAIT, copy=False).buffer)
+        while not self.closed:
+            if not int(socket.get(zmq.EVENTS)) & READABLE:      # cheaper than an exception for each empty look
+                connection.hot = False
+                break
+            head = socket.recv(zmq.DONTWAIT, copy=False)
+            frames: list[Any] = [head.bytes]
+            while head.more:
+                head = socket.recv(zmq.DONTWAIT, copy=False)
+                frames.append(head.buffer)
             came = True
             session.received(self._now(), connection.endpoint, frames)
-            if self.closed:
-                return False
         return came
 
     def _events(self, connection: Connection) -> None:
