@@ -49,7 +49,7 @@ STATES: Final = {
     NEW: {"start": JOINING, "leave": LEFT},
     JOINING: {"joined": MEMBER, "leave": LEAVING, "failed": LEFT},
     MEMBER: {"expired": JOINING, "leave": LEAVING, "failed": LEFT},
-    LEAVING: {"joined": LEAVING, "expired": LEAVING, "leave": LEAVING, "left": LEFT, "failed": LEFT},
+    LEAVING: {"joined": LEAVING, "leave": LEAVING, "left": LEFT, "failed": LEFT},
     LEFT: {"leave": LEFT, "left": LEFT, "failed": LEFT, "expired": LEFT, "joined": LEFT},
 }
 
@@ -98,6 +98,9 @@ class ConsumerCore:
     def _joined(self, now: float, body: JoinReply | None, frames: Any, error: GoQueueError | None) -> None:
         if body is None:
             self.member = ""
+            if self.state == LEAVING:
+                self._become("left")
+                return
             self._join_at = self._after_failure(now, error)
             return
         self._failures = 0
@@ -118,7 +121,9 @@ class ConsumerCore:
             self.on_assigned(assignment)
 
     def _expired(self, now: float) -> None:
-        """The session is over: what we held is others'. Join anew."""
+        """The session is over: what we held is others'. Join anew; one that leaves waits for the answer to that instead."""
+        if self.state == LEAVING:
+            return
         self.member = self.settler.member = ""
         for held in list(self.held.values()):
             self._lose(held)
@@ -126,8 +131,6 @@ class ConsumerCore:
         self._become("expired")
         if self.state == JOINING:
             self._join(now)
-        elif self.state == LEAVING:
-            self._become("left")
 
     def _after_failure(self, now: float, error: GoQueueError | None) -> float:
         """When to try again; an error that no retry helps ends the consumer."""

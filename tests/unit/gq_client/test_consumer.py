@@ -356,6 +356,26 @@ def test_leaving_settles_first() -> None:
     assert play.core.state == "left"
 
 
+def test_a_leave_is_over_when_it_is_answered_not_before() -> None:
+    play = Play().joined()
+    play.core.leave(play.now)
+    play.answer(Kind.POLL, error=UnknownMember("left"))
+    assert play.core.state == "leaving"
+    play.answer(Kind.LEAVE, Empty())
+    assert play.core.state == "left"
+
+
+def test_leaving_while_joining() -> None:
+    for error in (None, Unavailable("starting")):
+        play = Play()
+        play.core.start(play.now)
+        play.core.leave(play.now)
+        play.answer(Kind.JOIN, JoinReply("m1", 1, [], 3000, 9) if not error else None, error=error)
+        if not error:
+            play.answer(Kind.LEAVE, Empty())
+        assert play.core.state == "left"
+
+
 def test_the_flush_timer_rests_and_a_message_wakes_it() -> None:
     play = Play().joined().leased(1, 0, 10).bytes_by_ranges()
     message = play.walk(1)[0]
