@@ -61,7 +61,6 @@ def test_acked_ones_stay_away_and_all_others_come_back_after_kill_9(start_node: 
         eventually(lambda: total(client, "holes-g", "lag") == 0, "nothing is left")
 
 
-@pytest.mark.xfail(reason="after a cut-back, part of what is published anew at the old offsets is not delivered", strict=False)
 def test_power_loss_cuts_acked_messages_off_and_what_comes_in_their_place_is_delivered(fast: Node) -> None:
     node = fast
     with node.client() as client:
