@@ -37,6 +37,7 @@ from gq_proto.messages import (
 
 VIEW: Final = 128              # messages handed out between two looks at the sockets
 LINGER_S: Final = 0.01         # an op waits this long for company
+JOIN_ACKS: Final = 32          # so many acks are company enough
 QUIET_FLUSHES: Final = 5       # after so many with nothing to send, the flush timer rests until the app wakes it
 POLL_WAIT_MS: Final = 10_000
 BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.25, 0.5)
@@ -227,6 +228,11 @@ class ConsumerCore:
         for held in [held for held in self.held.values() if held.done and self.settler.idle]:
             self._finished(held)
 
+    def flush_due(self, now: float) -> None:
+        """flush, if its time has come."""
+        if now >= self._flush_at:
+            self.flush(now)
+
     def awake(self, now: float) -> None:
         """A message was settled while the flush timer rested."""
         self.hub.asleep, self._quiet = False, 0
@@ -248,6 +254,8 @@ class ConsumerCore:
         return waiting < max(1, self.options.max_poll // 4)
 
     def _poll(self, now: float) -> None:
+        if sum(len(held.acked) for held in self.held.values()) >= JOIN_ACKS:
+            self.settler.flush(now)          # room for what is asked for; fewer acks wait for company
         self._polling = True
         o, member = self.options, self.member
         body = Poll(o.group, member, self.generation, self._ask_for(), POLL_WAIT_MS, o.visibility_ms, o.hold, [],

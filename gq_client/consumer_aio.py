@@ -180,8 +180,8 @@ class AsyncConsumer:
     async def _next(self, most: int, timeout: float | None) -> HeldLease | None:
         """A lease whose view is to be walked; None when nothing came in time or the consumer was closed."""
         end = NEVER if timeout is None else time.monotonic() + timeout
-        if not self._closed and not self.asleep:
-            self._core.flush(time.monotonic())
+        if not self._closed:
+            self._core.flush_due(time.monotonic())
         while not self._closed:
             held = self._core.take(time.monotonic(), most)
             self._core.pump(time.monotonic())

@@ -214,8 +214,7 @@ class Consumer:
 
     def _take_in(self, now: float) -> None:
         """The app is back: send what it decided, take what came meanwhile, without waiting."""
-        if not self.asleep:
-            self._core.flush(now)
+        self._core.flush_due(now)
         self._carry()
         self._line.wire.look()
 
