@@ -215,7 +215,7 @@ class LogCore:
             partition.log.start = start
             self._effects += [Remove(path) for path in partition.drop_below(start)]
             self._moved(partition, always=True)
-        self._retention.schedule(partition)
+        self._retain(partition, self._wall_us)       # more may have become too much meanwhile
         self._effects += [Reply(call, DeleteBeforeReply(start)) for call, wanted in calls if wanted <= start]
         for call, wanted in late:
             self._move_start(partition, wanted, self._now, call)

@@ -35,6 +35,18 @@ def test_by_size_whole_sealed_segments(tmp_path: Path) -> None:
     assert world.partition.log.start == logs(tmp_path)[0]
 
 
+def test_by_size_also_what_came_while_a_slow_disk_kept_the_start_from_moving(tmp_path: Path) -> None:
+    world = World(tmp_path, settings={"segment_bytes": 1000, "retention_bytes": 3500, "retention_ms": -1})
+    world.hold_syncs = True
+    for number in range(40):
+        world.publish(batch_of(b"%02d" % number * 100))
+    assert world.partition.log.size_bytes > 8000
+    world.hold_syncs = False
+    world.sync()
+    assert world.partition.log.size_bytes <= 3500 + 2 * 1000
+    assert logs(tmp_path)[0] == world.partition.log.start
+
+
 def test_by_age_and_the_live_segment_too_when_all_of_it_is_old(tmp_path: Path) -> None:
     world = World(tmp_path, settings={"segment_bytes": 1000, "retention_ms": HOUR_MS})
     for number in range(10):
