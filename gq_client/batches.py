@@ -285,6 +285,15 @@ class Batcher:
             for batches in requests.values():
                 self._request(now, batches)
 
+    def express(self, now: float, batch: Batch) -> bool:
+        """Send a batch that is alone in its partition, without a look at the others; False when step() is needed."""
+        home = batch.home
+        if len(home.queue) != 1 or home.flying or home.asking or home.suspect or now < home.retry_at:
+            return False
+        self._ready.pop(home, None)
+        self._session.submit(now, self._call(now, [self._launch(home)]))
+        return True
+
     def _launch(self, home: Home) -> Batch:
         """The next batch of a partition, its numbers fixed."""
         batch = home.queue.popleft()
@@ -312,7 +321,7 @@ class Batcher:
     def _call(self, now: float, batches: list[Batch]) -> Call:
         first = batches[0].home
         parts = [ProducePart(batch.home.lane.topic.id, batch.home.partition) for batch in batches]
-        latest = max(batch.deadline for batch in batches)
+        latest = max([batch.deadline for batch in batches])
         deadline = latest if latest > now else now + MIN_ATTEMPT_S      # out of time already: sent to learn its fate
         if first.producer_id >= 0:
             deadline = min(deadline, now + ATTEMPT_S)

@@ -58,13 +58,17 @@ class Publisher:
         now = time.monotonic()
         batcher.seal(now, batch.home.lane, batch.home.partition)
         batch.deadline = end
-        batcher.step(now)
-        line.wire.push()
+        if batcher.express(now, batch):
+            line.wire.push()
+            while batch in batch.home.flying:        # nothing else is under way: its answer is all there is to wait for
+                line.pump()
         while not batch.done:
-            due = batcher.next_due
-            line.pump(NEVER if due == NEVER else max(0.0, due - time.monotonic()))
             batcher.step(time.monotonic())
             line.wire.push()
+            if batch.done:
+                break
+            due = batcher.next_due
+            line.pump(NEVER if due == NEVER else max(0.0, due - time.monotonic()))
         batcher.finished.clear()
         result: Published = ticket.result()
         return result
