@@ -181,7 +181,7 @@ class AsyncProducer:
         if batch.event is not None and not batch.event.done():
             batch.event.set_result(None)
         for call in batch.callbacks:
-            call()
+            self._loop.call_soon(call)
         batch.callbacks.clear()
         if self._changed and not self._changed.done():
             self._changed.set_result(None)

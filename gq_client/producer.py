@@ -11,6 +11,7 @@ waits, up to `block` seconds, then raises Busy.
         producer.flush()            # raises if any message since the last flush could not be written
 """
 
+import logging
 import os
 import random
 import select
@@ -26,11 +27,12 @@ from gq_client.batches import Batch, Batcher, Lane, ProducerOptions
 from gq_client.delivery import Delivery
 from gq_client.draft import Headers, When, prepared
 from gq_client.session import NEVER
-from gq_proto.errors import Busy, Closed, GoQueueError, TimedOut
+from gq_proto.errors import Busy, Closed, GoQueueError, Internal, TimedOut
 
 if TYPE_CHECKING:
     from gq_client.sync import Client
 
+log = logging.getLogger(__name__)
 NAP_MS = 5           # the thread looks up so often while callers do its work
 
 
@@ -193,10 +195,13 @@ class Producer:
         return finished
 
     def _announce(self, finished: list[Batch]) -> None:
-        """Without the lock: callbacks."""
+        """Without the lock: callbacks. What they raise is theirs: it is logged, and the others are called."""
         for batch in finished:
             for call in batch.callbacks:
-                call()
+                try:
+                    call()
+                except Exception:
+                    log.exception("a callback of a delivery failed")
             batch.callbacks.clear()
 
     def _wait_until(self, ready: Callable[[], bool], end: float | None, what: str,
@@ -218,7 +223,19 @@ class Producer:
         os.eventfd_write(self._wake_fd, 1)
 
     def _run(self) -> None:
-        """The thread: linger, answers, retries."""
+        """The thread. If it fails (a defect), nobody may wait for it."""
+        try:
+            self._serve()
+        except BaseException as error:
+            with self._lock:
+                self._closed = True
+                self._adds.clear()
+                self._batcher.abandon(Internal(f"the producer's thread failed: {error!r}"))
+                self._changed.notify_all()
+            raise
+
+    def _serve(self) -> None:
+        """Linger, answers, retries."""
         line, batcher = self._line, self._batcher
         poll = line.poller
         line.watch(self._wake_fd)

@@ -224,6 +224,14 @@ def test_callbacks_are_called_once_from_wherever(node: Node, topic: str) -> None
         assert len(called) == 11 and all(delivery.done() and delivery.result().offset >= 0 for delivery in called)
 
 
+def test_a_callback_that_fails_harms_nobody(node: Node, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    with node.client() as client, client.producer(linger=0.001) as producer:
+        producer.send(topic, b"").add_done_callback(lambda delivery: 1 // 0)
+        producer.flush()
+        assert producer.send(topic, b"").result(10).offset >= 0
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_a_lingering_message_goes_out_by_itself(node: Node, topic: str) -> None:
     with node.client() as client, client.producer(linger=0.02) as producer:
         for _ in range(3):
