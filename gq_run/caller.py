@@ -13,6 +13,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from gq_proto import limits, messages
 from gq_proto.errors import GoQueueError, TimedOut, Unavailable
+from gq_run.frames import receive, send
 from gq_run.loop import Loop, Timer
 from gq_run.server import Payload
 
@@ -66,7 +67,7 @@ class Caller:
         head = messages.encode_request(kind, id, body, deadline_ms=int(timeout_s * 1000), token=self.token,
                                        topic_id=topic_id, partition=partition, epoch=epoch)
         try:
-            self._socket.send_multipart([head, *frames], zmq.NOBLOCK, copy=not frames)
+            send(self._socket, [head, *frames])
         except zmq.Again:
             error = Unavailable(f"{self.endpoint} is not reachable")
             self._loop.post(lambda: done(None, [], error))
@@ -77,11 +78,7 @@ class Caller:
             self._sweep_at(deadline)
 
     def _drain(self) -> None:
-        while True:
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
+        while frames := receive(self._socket):
             self._take(frames)
 
     def _take(self, frames: list[zmq.Frame]) -> None:

@@ -13,6 +13,7 @@ import zmq
 
 from gq_proto import limits, messages
 from gq_proto.errors import BadRequest, GoQueueError, UnknownKind
+from gq_run.frames import receive, send
 from gq_run.loop import Loop
 
 DRAIN_MAX = 256          # messages taken in one turn
@@ -92,7 +93,7 @@ class Server:
 
     def send(self, peer: bytes, head: bytes, frames: Sequence[Payload] = ()) -> bool:
         try:
-            self.socket.send_multipart([peer, head, *frames], zmq.NOBLOCK, copy=not frames)
+            send(self.socket, [peer, head, *frames])
         except zmq.ZMQError as e:
             if e.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
@@ -102,9 +103,8 @@ class Server:
 
     def _drain(self) -> None:
         for _ in range(DRAIN_MAX):
-            try:
-                frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+            frames = receive(self.socket)
+            if not frames:
                 return
             self._take(frames)
 
