@@ -56,6 +56,9 @@ class AsyncProducer:
         if batcher.gated:
             await self._room(batcher)
         at = -1 if partition is None else partition
+        if at >= len(lane.homes):
+            await self._line.run(topics.news(self._client.routes, topic), self._options.timeout)
+            batcher.follow(lane)
         if topic in batcher.adds and not headers and priority is None and delay is None and deliver_at is None:
             return cast("AsyncDelivery", lane.add(key, value, at))
         now_us = time.time_ns() // 1000

@@ -288,7 +288,9 @@ class Batcher:
     def express(self, now: float, batch: Batch) -> bool:
         """Send a batch that is alone in its partition, without a look at the others; False when step() is needed."""
         home = batch.home
-        if len(home.queue) != 1 or home.flying or home.asking or home.suspect or now < home.retry_at:
+        if self._news_at == NEVER:
+            self._news_at = now + NEWS_S
+        if len(home.queue) != 1 or home.flying or home.asking or home.suspect or now < home.retry_at or now >= self._news_at:
             return False
         self._ready.pop(home, None)
         self._session.submit(now, self._call(now, [self._launch(home)]))
@@ -464,10 +466,14 @@ class Batcher:
         """Take up partitions that were added since, and ask for news."""
         self._news_at = now + NEWS_S
         for lane in self.lanes.values():
-            topic = self._session.routes.by_id.get(lane.topic.id)
-            if topic:
-                lane.follow(topic)
+            self.follow(lane)
         self._session.refresh(now)
+
+    def follow(self, lane: Lane) -> None:
+        """Take up what the routing table knows of a topic."""
+        topic = self._session.routes.by_id.get(lane.topic.id)
+        if topic:
+            lane.follow(topic)
 
 
 def _distance(sequence: int, other: int) -> int:

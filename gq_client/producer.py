@@ -27,7 +27,7 @@ from gq_client.batches import Batch, Batcher, Lane, ProducerOptions
 from gq_client.delivery import Delivery
 from gq_client.draft import Headers, When, prepared
 from gq_client.session import NEVER
-from gq_proto.errors import Busy, Closed, GoQueueError, Internal, TimedOut
+from gq_proto.errors import Busy, Closed, GoQueueError, Internal, TimedOut, UnknownPartition
 
 if TYPE_CHECKING:
     from gq_client.sync import Client
@@ -70,7 +70,10 @@ class Producer:
             return self._send(topic, value, key, headers, priority, delay, deliver_at, partition)
         if partition is None:
             return add(key, value)     # type: ignore[no-any-return]
-        return add(key, value, partition)     # type: ignore[no-any-return]
+        try:
+            return add(key, value, partition)     # type: ignore[no-any-return]
+        except UnknownPartition:
+            return self._send(topic, value, key, headers, priority, delay, deliver_at, partition)
 
     def _send(self, topic: str, value: Any, key: Any, headers: Headers, priority: int | str | None, delay: float | None,
               deliver_at: When, partition: int | None) -> Delivery:
@@ -78,6 +81,10 @@ class Producer:
         lane = self._lane(topic)
         now_us = time.time_ns() // 1000
         stored, *rest = prepared(value, headers, priority, delay, deliver_at, self._options.compress, now_us)
+        if partition is not None and partition >= len(lane.homes):
+            self._client.run(topics.news(self._client.routes, topic), self._options.timeout)
+            with self._lock:
+                self._batcher.follow(lane)
         ticket = lane.add(key, stored, -1 if partition is None else partition, *rest, now_us if lane.create else 0)
         return cast("Delivery", ticket)
 

@@ -16,7 +16,7 @@ from gq_client.delivery import Delivery
 from gq_client.draft import Headers, When, prepared
 from gq_client.line import Line
 from gq_client.session import NEVER
-from gq_proto.errors import UnknownTopicId
+from gq_proto.errors import UnknownPartition, UnknownTopicId
 
 NONE = (None, None, None)
 
@@ -45,6 +45,12 @@ class Publisher:
                 else:
                     ticket = lane.add(key, value, at)
                 return self._wait(ticket, end)
+            except UnknownPartition:
+                known = len(lane.homes)
+                self._line.run(topics.news(self._line.routes, topic), end - time.monotonic())
+                self._batcher.follow(lane)
+                if len(lane.homes) == known:
+                    raise
             except UnknownTopicId:
                 if self._batcher.lanes.get(topic) is lane or time.monotonic() >= end:
                     raise

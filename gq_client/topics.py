@@ -19,6 +19,12 @@ def ensure(routes: Routes, name: str) -> Operation[m.TopicMeta]:
     return routes.topic(name)
 
 
+def news(routes: Routes, name: str) -> Operation[m.TopicMeta]:
+    """A topic as it is now: it may have more partitions than we knew."""
+    yield Ask(Kind.METADATA, m.Metadata(routes.version), METAD)
+    return routes.topic(name)
+
+
 def new_producer() -> Operation[tuple[int, int]]:
     """(producer id, epoch)."""
     reply, _ = yield Ask(Kind.INIT_PRODUCER, m.InitProducer(), METAD)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gq_proto.errors import Busy, Closed, GoQueueError, TimedOut, TooLarge, Unavailable, UnknownTopic
+from gq_proto.errors import Busy, Closed, GoQueueError, TimedOut, TooLarge, Unavailable, UnknownPartition, UnknownTopic
 from gq_proto.limits import KEY_MAX, USER_HEADERS_MAX, VALUE_MAX
 from tests.system.harness import Node
 
@@ -280,6 +280,27 @@ def test_a_topic_made_anew_is_found(node: Node, topic: str) -> None:
         assert (where.partition, [m.value for m in everything(client, topic)[0]]) == (0, [b"new"])
         with pytest.raises(UnknownTopic):
             client.reader("never-made", 0)
+
+
+def test_partitions_that_were_added_are_found(node: Node, topic: str) -> None:
+    with node.client() as client, node.client() as other, client.producer() as producer:
+        client.create_topic(topic, partitions=1)
+        client.publish(topic, b"")
+        producer.send(topic, b"").result(10)
+        other.alter_topic(topic, partitions=4)
+        assert client.publish(topic, b"", partition=3).partition == 3
+        assert producer.send(topic, b"", partition=2).result(10).partition == 2
+        for send in (client.publish, producer.send):
+            with pytest.raises(UnknownPartition):
+                send(topic, b"", partition=4)
+
+        async def work() -> None:
+            async with node.async_client() as third:
+                await third.publish(topic, b"")
+                other.alter_topic(topic, partitions=5)
+                assert (await third.publish(topic, b"", partition=4)).partition == 4
+
+        asyncio.run(work())
 
 
 def test_closed_things_say_so(node: Node, topic: str) -> None:
