@@ -72,7 +72,7 @@ class LogCore:
             return False
         partition = self.catalog.open(*found)
         if partition:
-            self._syncs.wrote(partition, now)
+            self._syncs.recovered(partition, now)
         return True
 
     def halt(self) -> None:

@@ -163,7 +163,8 @@ class Recovery:
 
     def _note_damage(self, part: Segment) -> None:
         for damage in part.damage:
-            self._note(f"{part.path()} is damaged at position {damage.position}: offsets {damage.low}-{damage.high - 1} are lost")
+            lost = f"offsets {damage.low}-{damage.high - 1} are lost" if damage.low < damage.high else "no record follows"
+            self._note(f"{part.path()} is damaged at position {damage.position}: {lost}")
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

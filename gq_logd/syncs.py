@@ -31,8 +31,15 @@ class Syncs:
         self._delay = {"every": 0.0, "interval": config.fsync_interval_s, "none": 0.0}[config.fsync]
         self.halted = False              # no job is started any more
 
+    def recovered(self, partition: Partition, now: float) -> None:
+        """What may not be on the disk has waited for long enough."""
+        if partition.log.unsynced and self._config.fsync != "none":
+            self._dirty[partition] = now
+        else:
+            self.wrote(partition, now)
+
     def wrote(self, partition: Partition, now: float) -> None:
-        """Something was written, or recovery found something that may not be on the disk."""
+        """Something was written."""
         log = partition.log
         if log.unsynced and (self._config.fsync != "none" or log.unclosed):
             if partition not in self._dirty and not partition.working:
