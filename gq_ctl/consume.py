@@ -8,7 +8,7 @@ Ctrl-C gives back at once what was not. Nothing is kept but the batch at hand.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,6 +19,7 @@ from gq_ctl.message import shown, to_json
 from gq_ctl.output import Output, say
 from gq_ctl.params import DURATION, POSITION, raw
 from gq_ctl.units import PRIORITY_NAMES, Position, show_time
+from gq_proto.errors import GoQueueError, StaleReceipt
 
 if TYPE_CHECKING:
     from gq_client import Client
@@ -39,6 +40,7 @@ NEVER: Final = float("inf")
 @click.option("--ack", type=click.Choice(["auto", "manual", "none"]), default="auto", show_default=True,
               help="auto: when printed. manual: print receipts, for gqctl ack. none: give everything back.")
 @click.option("--visibility", type=DURATION, help="With --group: how long a message is ours before others get it.")
+@click.option("--session", type=DURATION, help="With --group: if we vanish, what we hold is others' after this (30s).")
 @click.option("--mode", type=click.Choice(["partitioned", "shared"]), help="Mode of a new group.")
 @click.option("--exec", "command", metavar="CMD", help="Run CMD for each message, on its stdin: exit 0 acks, anything else nacks.")
 @click.option("--key-separator", metavar="TEXT", help="With -o value: print the key and TEXT before each value.")
@@ -62,10 +64,11 @@ class Consume:
     """One run of the command."""
 
     def __init__(self, topic: str, *, group: str | None, start: Position, partition: int | None, most: int | None,
-                 timeout: int | None, follow: bool, ack: str, visibility: int | None, mode: str | None, command: str | None,
-                 key_separator: str | None) -> None:
+                 timeout: int | None, follow: bool, ack: str, visibility: int | None, session: int | None, mode: str | None,
+                 command: str | None, key_separator: str | None) -> None:
         self.topic, self.group, self.start, self.partition, self.most = topic, group, start, partition, most
         self.follow, self.ack, self.visibility, self.mode, self.command = follow, ack, visibility, mode, command
+        self.session = session
         self.timeout = None if timeout is None else timeout / 1000
         self.count = 0
         self.output = settings().output()
@@ -74,7 +77,7 @@ class Consume:
 
     def _check(self) -> None:
         if self.group is None:
-            given = {"--visibility": self.visibility, "--mode": self.mode, "--exec": self.command,
+            given = {"--visibility": self.visibility, "--session": self.session, "--mode": self.mode, "--exec": self.command,
                      "--ack manual": self.ack == "manual" or None}
             wrong = next((name for name, value in given.items() if value is not None), None)
             if wrong:
@@ -120,8 +123,11 @@ class Consume:
 
     def _consumer(self, client: "Client", **options: Any) -> Any:
         start = self.start.name or str(self.start.time_us)
-        return client.consumer([self.topic], group=self.group or "", start=start, mode=self.mode or "", ack="manual",
-                               visibility=None if self.visibility is None else self.visibility / 1000, **options)
+        if self.visibility is not None:
+            options["visibility"] = self.visibility / 1000
+        if self.session is not None:
+            options["session"] = self.session / 1000
+        return client.consumer([self.topic], group=self.group or "", start=start, mode=self.mode or "", ack="manual", **options)
 
     def _consume(self, client: "Client") -> None:
         """Print, then ack, batch by batch."""
@@ -148,16 +154,19 @@ class Consume:
                 for message in consumer.poll(1, timeout=self._patience()):
                     env = execute.environment(message, self.group or "", message.receipt, node)
                     code = execute.run(self.command or "", message, env)
-                    if code == 0:
-                        message.ack()
-                    else:
-                        say(f"{message.topic}/{message.partition}/{message.offset} delivery {message.delivery}: "
-                            f"{'killed by signal' if code < 0 else 'exit code'} {abs(code)}")
-                        message.nack()
+                    if code:
+                        say(f"{_named(message)}: {'killed by signal' if code < 0 else 'exit code'} {abs(code)}")
+                    self._settle(message.nack if code else message.ack, message)
                     self.count += 1
-            consumer.flush()
-            if consumer.stale:
-                say(f"{consumer.stale} messages took longer than their visibility timeout and went to others: raise --visibility")
+
+    def _settle(self, settle: Callable[..., Any], message: Any) -> None:
+        """Recorded before the next command runs, so that a crash repeats one message at most."""
+        try:
+            settle(sync=True)
+        except StaleReceipt:
+            say(f"{_named(message)}: took longer than its visibility timeout, others have it now: raise --visibility")
+        except GoQueueError as e:
+            say(f"{_named(message)}: {e.message}")
 
     def _read(self, client: "Client") -> None:
         """Without a group: up to the present end, then, if told to wait, whatever comes."""
@@ -175,6 +184,10 @@ class Consume:
     def _show(self, batch: list[Any]) -> None:
         self.show(batch)
         self.count += len(batch)
+
+
+def _named(message: Any) -> str:
+    return f"{message.topic}/{message.partition}/{message.offset} delivery {message.delivery}"
 
 
 class Shower:

@@ -54,12 +54,12 @@ filled() {
 
 @test "max not reached before the timeout is exit 124, with what there was" {
     filled late 3
-    run -124 --separate-stderr gqctl consume late --max 5 --timeout 500ms -o value
+    run -124 --separate-stderr gqctl consume late --max 5 --timeout 2s -o value
     [ "$output" = $'1\n2\n3' ]
     [[ "$stderr" == *"3 of 5"* ]]
-    run -124 --separate-stderr gqctl consume late --group g5 --max 5 --timeout 1s -o value
+    run -124 --separate-stderr gqctl consume late --group g5 --max 5 --timeout 5s -o value
     [ "$output" = $'1\n2\n3' ]
-    run -0 --separate-stderr gqctl consume late --group g2 --timeout 1s -o value
+    run -0 --separate-stderr gqctl consume late --group g2x --timeout 5s -o value
     [ "$output" = $'1\n2\n3' ]
 }
 
@@ -75,7 +75,7 @@ filled() {
 
 @test "a new group begins where --from says" {
     filled begins 3
-    run -124 gqctl consume begins --group late --from latest --max 1 --timeout 1s
+    run -124 gqctl consume begins --group late --from latest --max 1 --timeout 5s
     gqctl publish begins 4 > /dev/null
     [ "$(gqctl consume begins --group late --max 1 --timeout 20s -o value)" = 4 ]
     run -2 gqctl consume begins --group x --from 17
@@ -119,7 +119,6 @@ filled() {
 in_flight_some() { (($(lag_of "$1" in_flight) > 0)); }
 
 @test "SIGTERM does the same" {
-    skip "known to fail on a loaded machine: the cause is not found yet"
     filled ended 10
     gqctl consume ended --group g11 --max 20 3>&- > /dev/null &
     pid=$!

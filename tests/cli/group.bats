@@ -85,7 +85,7 @@ filled() {
 
 @test "a consumer killed with -9: what it held comes back within the session timeout" {
     filled killed 5
-    gqctl consume killed --group k --exec 'sleep 60' 3>&- &
+    gqctl consume killed --group k --session 5s --exec 'sleep 60' 3>&- &
     eventually 10 in_flight_some k
     # gqctl is a shell function: the job is a shell around the process that consumes.
     victim="$(gqctl group describe k -o json | field members | "$GQ_PYTHON" -c 'import json,sys; print(json.load(sys.stdin)[0]["client"].rpartition(":")[2])')"

@@ -52,9 +52,12 @@ with open(sys.argv[1], "r+b") as f:
     ((size > 34))
 }
 
-@test "a torn tail is mentioned and no damage" {
-    skip "known to fail on a loaded machine: the cause is not found yet"
+@test "a torn tail is mentioned and no damage; one below what was synced is" {
     truncate -s -5 "$segment"
+    run -1 --separate-stderr gqctl log verify "$COPY/logs/logged/0" -o value
+    [ "$output" = 999 ]
+    [[ "$stderr" == *"$segment"*"synced up to offset 1001"* ]]
+    rm "$COPY/logs/logged/0/checkpoint"     # as after a crash before the first sync
     run -0 --separate-stderr gqctl log verify "$COPY/logs/logged/0" -o value
     [ "$output" = 999 ]
     [[ "$stderr" == *"$segment: position "*"torn tail"* ]]
@@ -71,9 +74,8 @@ with open(sys.argv[1], "r+b") as f:
 }
 
 @test "dump goes on behind damage and exits 1" {
-    skip "known to fail on a loaded machine: the cause is not found yet"
     position="$(gqctl log dump "$segment" -o json | sed -n 500p | field position)"
-    flip "$segment" "$((position + 40))"
+    flip "$segment" "$((position + 35))"
     run -1 --separate-stderr gqctl log dump "$segment" -o json
     [ "$(wc -l <<< "$output")" = 1000 ]
     [[ "$stderr" == *"position $position"* ]]
@@ -86,11 +88,10 @@ with open(sys.argv[1], "r+b") as f:
 }
 
 @test "a damaged record in a running node: corrupt by fetch with file and position, all else served, the node stays up" {
-    skip "known to fail on a loaded machine: the cause is not found yet"
     segment="$(ls "$GOQUEUE_DATA_DIR"/logs/logged/0/*.log)"
     position="$(gqctl log dump "$segment" -o json | sed -n 500p | field position)"
     size="$(stat -c %s "$segment")"
-    flip "$segment" "$((position + 40))"
+    flip "$segment" "$((position + 35))"
     gqctl up > /dev/null
     run -1 --separate-stderr gqctl consume logged --partition 0 -o value
     [[ "$stderr" == *"$segment"*"$position"* ]] || [[ "$stderr" == *corrupt* ]]
@@ -100,6 +101,6 @@ with open(sys.argv[1], "r+b") as f:
     bad="$(gqctl log dump "$GOQUEUE_DATA_DIR/logs/logged/0" -o json --from 0 2> /dev/null | sed -n 500p | field offset)"
     [ "$(gqctl consume logged --partition 0 --from "$bad" -o value | tail -1)" = more ]
     gqctl status > /dev/null
-    flip "$segment" "$((position + 40))"
+    flip "$segment" "$((position + 35))"
     gqctl down
 }

@@ -71,12 +71,12 @@ kill_all() {
     cat > work.sh << 'WORK'
 #!/bin/sh
 read -r job
-[ "$job" = poison ] && kill -9 "$PPID" && sleep 5
+[ "$job" = poison ] && kill -9 "$PPID" && exit
 echo "$job" >> done.txt
 WORK
     chmod +x work.sh
     for _ in 1 2 3; do
-        run gqctl consume deadly --group g5 --timeout 60s --exec 'exec ./work.sh'
+        run gqctl consume deadly --group g5 --session 5s --timeout 60s --exec 'exec ./work.sh'
         [ "$status" = 137 ]
     done
     finished() { [ "$(gqctl dlq list deadly -o json | field count)" = 3 ]; }
@@ -88,9 +88,9 @@ WORK
 @test "a lease expires although nobody is connected" {
     gqctl topic create lonely --partitions 1 > /dev/null
     gqctl publish lonely x > /dev/null
-    gqctl consume lonely --group g6 --ack manual --max 1 --timeout 20s --visibility 1s > /dev/null
+    gqctl consume lonely --group g6 --ack manual --max 1 --timeout 20s --visibility 5s > /dev/null
     in_flight g6 1
-    eventually 15 in_flight g6 0
+    eventually 30 in_flight g6 0
     lag_is g6 1
 }
 
