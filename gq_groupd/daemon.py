@@ -77,8 +77,7 @@ class GroupDaemon:
                 self._hosted[number] = Hosted(self._shared, topic.id, number, epoch)
 
     def _end_turn(self) -> None:
-        for hosted in self._hosted.values():
-            hosted.end_turn()
+        self._shared.end_turn()
         self._watcher.flush()
         if not self._daemon.is_ready and self._hosted:
             waiting = [number for number, hosted in self._hosted.items() if not hosted.serving]

@@ -36,6 +36,7 @@ from gq_run.loop import Timer
 
 RETRY_S: Final = (0.05, 2.0)      # takeover: first wait and longest
 ASK_TIMEOUT_S: Final = 10.0
+SOFT_S: Final = 0.005             # a journal record that nobody waits for is sent within this
 
 
 class Request(Protocol):
@@ -58,6 +59,12 @@ class Shared:
                  settings: Settings, topics: Callable[[], Iterable[TopicMeta]]) -> None:
         self.daemon, self.peers, self.watcher = daemon, peers, watcher
         self.dead_letters, self.exports, self.settings, self.topics = dead_letters, exports, settings, topics
+        self.touched: dict[Hosted, None] = {}      # those whose end_turn() has something to do
+
+    def end_turn(self) -> None:
+        touched, self.touched = self.touched, {}
+        for hosted in touched:
+            hosted.end_turn()
 
 
 class Hosted:
@@ -73,6 +80,7 @@ class Hosted:
         self._journal: Journal | None = None
         self._parked: dict[int, list[e.Reply | e.Fail | e.Push]] = {}
         self._confirmed = 0
+        self._awaited = self._flush_set = False
         self._timer: Timer | None = None
         self._timer_ms: int | None = None
         self._take_over()
@@ -144,9 +152,9 @@ class Hosted:
         return self._core.gauges() if self.serving and self._core else ()
 
     def end_turn(self) -> None:
-        """Once per turn of the loop: append what was decided in it, set the timer for what is due next."""
-        if self._journal:
-            self._journal.flush()
+        """At the end of a turn in which something happened: append what was decided, set the timer for what is due next."""
+        if self._journal and self._journal.pending:
+            self._flush(self._journal)
         if not self.serving or self._core is None:
             return
         deadline = self._core.next_deadline()
@@ -155,6 +163,20 @@ class Hosted:
                 self._timer.cancel()
             self._timer_ms = deadline
             self._timer = None if deadline is None else self._loop.call_at(deadline / 1000 + 0.0005, self._due)
+
+    def _flush(self, journal: Journal) -> None:
+        """At once when somebody waits for it; what nobody waits for (grants, mostly) waits a little for company."""
+        if self._awaited:
+            self._awaited = False
+            journal.flush()
+        elif not self._flush_set:
+            self._flush_set = True
+            self._loop.call_later(SOFT_S, self._flush_soft)
+
+    def _flush_soft(self) -> None:
+        self._flush_set = False
+        if self._journal:
+            self._journal.flush()
 
     def _due(self) -> None:
         self._timer, self._timer_ms = None, None
@@ -175,9 +197,11 @@ class Hosted:
     # -- effects ----------------------------------------------------------------------------------
 
     def _do(self, effects: Iterable[e.Effect]) -> None:
+        self._shared.touched[self] = None
         for effect in effects:
             if isinstance(effect, e.Reply | e.Fail | e.Push):
                 if effect.after > self._confirmed:
+                    self._awaited = True
                     self._parked.setdefault(effect.after, []).append(effect)
                 else:
                     self._send(effect)

@@ -145,6 +145,11 @@ class Journal:
         key, value = records[-1]
         self._pending.append((ticket, key, value))
 
+    @property
+    def pending(self) -> bool:
+        """True while records wait to be sent."""
+        return bool(self._pending)
+
     def flush(self) -> None:
         """Send what waits, as few batches as possible, some in flight at once."""
         while self._pending and len(self._flying) < limits.IN_FLIGHT_BATCHES_MAX and not self._closed:
