@@ -221,9 +221,8 @@ class Consumer:
     def _walk(self, timeout: float | None) -> Iterator[Message]:
         now = time.monotonic
         while held := self._next(self._view, timeout):
-            for message in held.view:
-                held.cursor += 1
-                held.at = now()
+            for cursor, message in enumerate(held.view, 1):
+                held.cursor, held.at = cursor, now()
                 yield message
 
     def _walk_auto(self, timeout: float | None) -> Iterator[Message]:
@@ -231,9 +230,8 @@ class Consumer:
         self._ack_current()
         while held := self._next(self._view, timeout):
             self._current, acked, decided = held, held.acked, held.decided
-            for message in held.view:
-                held.cursor += 1
-                held.at = now()
+            for cursor, message in enumerate(held.view, 1):
+                held.cursor, held.at = cursor, now()
                 yield message
                 if message.offset not in decided:
                     acked.append(message.offset)
@@ -243,9 +241,8 @@ class Consumer:
         now = time.monotonic
         while held := self._next(self._view, timeout):
             acked = held.acked
-            for message in held.view:
-                held.cursor += 1
-                held.at = now()
+            for cursor, message in enumerate(held.view, 1):
+                held.cursor, held.at = cursor, now()
                 acked.append(message.offset)
                 yield message
 
