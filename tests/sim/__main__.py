@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 
 from tests.sim.canaries import CANARIES, planted
 from tests.sim.episode import Episode, Failed
@@ -20,8 +21,8 @@ def main() -> int:
     began, seed, counts = time.monotonic(), options.seed, Counter[str]()
     while seed == options.seed or time.monotonic() - began < options.seconds:
         try:
-            with planted(options.canary):
-                counts.update(Episode(seed, options.trouble).run().counts)
+            with planted(options.canary), closing(Episode(seed, options.trouble)) as episode:
+                counts.update(episode.run().counts)
         except Failed as failed:
             print(failed, flush=True)
             if not options.canary:

@@ -258,6 +258,16 @@ class _Peers:
         self._metad.call(kind, body, self._done(done), timeout_s=timeout_s)
 
 
+class _Hosted(Hosted):
+    """Says when it drops its core."""
+
+    on_drop: Callable[[Hosted], None]
+
+    def _drop(self, error: GoQueueError) -> None:
+        self.on_drop(self)
+        super()._drop(error)
+
+
 class Groupd:
     """`watch_reply(call, body)` sees what it answers, at the time of deciding to send it."""
 
@@ -266,7 +276,7 @@ class Groupd:
         self.server: Server | None = None
         self.hosted: Hosted | None = None
         self.watch_reply: Callable[[Any, Any], None] = lambda call, body: None
-        self.on_drop: Callable[[], None] = lambda: None
+        self.on_drop: Callable[[Hosted], None] = lambda hosted: None
         self._loop: _Loop | None = None
         self._metad_server = Server(metad.handle)
         hosted_module.secrets = SimpleNamespace(randbits=world.random.getrandbits)  # type: ignore[attr-defined]
@@ -291,7 +301,8 @@ class Groupd:
         self._own()
 
     def kill(self) -> None:
-        self.on_drop()
+        if self.hosted:
+            self.on_drop(self.hosted)
         if self.server and self._loop:
             self._loop.dead = True
             self._line.close()
@@ -322,11 +333,11 @@ class Groupd:
         topic = next(topic for topic in self._topics.values() if topic.name == GROUPS_TOPIC)
         epoch = topic.partitions[0].epoch
         if self.hosted and self.hosted.epoch != epoch:
-            self.on_drop()
             self.hosted.close()
             self.hosted = None
         if self.hosted is None:
-            self.hosted = Hosted(self._shared, topic.id, 0, epoch)
+            _Hosted.on_drop = staticmethod(self.on_drop)  # type: ignore[assignment]
+            self.hosted = _Hosted(self._shared, topic.id, 0, epoch)
 
     def _turn(self) -> None:
         if self.hosted:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gq_groupd.core import Settings
+from gq_groupd.hosted import Hosted
 from gq_logd.config import LogConfig
 from gq_proto import messages as m
 from gq_proto.messages import Kind
@@ -19,6 +20,7 @@ from tests.sim.oracle import Oracle
 from tests.sim.world import World
 
 CHECK_EVERY = 20            # events
+CHECK_LAG_EVERY = 200
 QUIET_S = 400.0             # until everything is taken, at most
 SYNC_INTERVAL_S = 1.0
 TOPICS = {"t": 3, "u": 1}
@@ -72,15 +74,16 @@ class Episode:
             return self.oracle
         except Exception as error:
             raise Failed(self.seed, self.world.now, self.events, f"{type(error).__name__}: {error}") from error
-        finally:
-            self.logd.disk.close()
+
+    def close(self) -> None:
+        self.logd.disk.close()
 
     def _until(self, over: Callable[[], bool]) -> None:
         while not over():
             assert self.world.step(), "nothing happens any more"
             self.events += 1
             if self.events % CHECK_EVERY == 0:
-                self.oracle.check_state()
+                self.oracle.check_state(self.events % CHECK_LAG_EVERY == 0)
 
     def _begin(self) -> None:
         self.metad.create(GROUPS_TOPIC, 1, segment_bytes=65_536)
@@ -213,10 +216,9 @@ class Episode:
         for key, partition in self.logd.core.catalog.partitions.items() if self.logd.core else ():
             self.oracle.retention(key, partition)
 
-    def _core_dropped(self) -> None:
-        core, hosted = self.groupd.core, self.groupd.hosted
-        if core and hosted:
-            self.oracle.core_dropped(hosted._confirmed >= core._desk.ticket)
+    def _core_dropped(self, hosted: Hosted) -> None:
+        if hosted._core and hosted.serving:
+            self.oracle.core_dropped(hosted._confirmed >= hosted._core._desk.ticket)
 
     # -- quiet ----------------------------------------------------------------------------------------
 
