@@ -73,6 +73,7 @@ class ConsumerCore:
         self.settler = Settler(options.group, self.groups_partition, self.held, self.send, self._finished)
         self.fetcher = Fetcher(self, self.queue, options.read_ahead and options.mode != "shared")
         self.on_assigned: Callable[[list[Assigned]], None] = lambda assignment: None
+        self.reachable: Callable[[], bool] = lambda: True    # False while no daemon of the cluster was ever reached
         self._polling = False
         self._poll_at = self._join_at = 0.0
         self._heartbeat_at = self._flush_at = NEVER
@@ -101,8 +102,10 @@ class ConsumerCore:
             self.member = ""
             if self.state == LEAVING:
                 self._become("left")
-                return
-            self._join_at = self._after_failure(now, error)
+            elif error is not None and not self.reachable():
+                self._fail(error)
+            else:
+                self._join_at = self._after_failure(now, error)
             return
         self._failures = 0
         self.member = self.settler.member = body.member

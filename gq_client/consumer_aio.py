@@ -41,6 +41,7 @@ class AsyncConsumer:
         self._client = client
         self._line = line = client.line()
         self._core = ConsumerCore(options, self)
+        self._core.reachable = lambda: bool(client.routes.version)
         self._news = asyncio.Event()
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None

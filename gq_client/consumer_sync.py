@@ -48,6 +48,7 @@ class Consumer:
         self._client = client
         self._line = line = client.line()
         self._core = ConsumerCore(options, self)
+        self._core.reachable = lambda: bool(client.routes.version)
         self._lock = threading.Lock()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         line.watch(self._wake)

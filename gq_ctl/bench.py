@@ -102,7 +102,7 @@ def read(client: "Client", topic: str, size: int, count: int, **_: Any) -> Figur
 def queue(client: "Client", topic: str, size: int, count: int, **_: Any) -> Figures:
     """Lease, fetch, ack each message by itself, until the topic is done and every ack confirmed."""
     done, start = 0, time.perf_counter()
-    with client.consumer([topic], group=GROUP) as consumer:
+    with client.consumer([topic], group=GROUP, ack="manual") as consumer:
         for message in consumer.messages(timeout=PATIENCE_S):
             message.ack()
             done += 1
@@ -133,7 +133,7 @@ def e2e_consume(client: "Client", topic: str, size: int, seconds: float, rate: i
     """Ack each message; the time from its stamp to its arrival. The first tenth is warming up."""
     ages, count = list[float](), int(seconds * rate)
     now = time.monotonic_ns
-    with client.consumer([topic], group=GROUP) as consumer:
+    with client.consumer([topic], group=GROUP, ack="manual") as consumer:
         while not consumer.assignment:
             consumer.poll(1, timeout=0.1)
         print(READY, flush=True)

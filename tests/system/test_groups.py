@@ -5,12 +5,16 @@ import itertools
 import json
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gq_proto.errors import ModeMismatch, StaleReceipt
-from gq_proto.messages import Op
+from gq_client import Client
+from gq_client.routing import To
+from gq_proto.errors import ModeMismatch, StaleReceipt, Unavailable
+from gq_proto.limits import GROUPS_PARTITIONS
+from gq_proto.messages import Kind, ListGroups, Op
 from tests.system.groups import (
     FAST,
     dead_letters,
@@ -360,6 +364,26 @@ def test_exports_say_what_the_group_knows(node: Node, client: Any) -> None:
         assert exported()["committed"] == base + 3
     group = json.loads((node.data / "meta" / "consumer_groups" / "seen-g.json").read_text())
     assert group["group"] == "seen-g" and group["topics"] == ["seen"]
+
+
+def test_every_group_is_listed_with_its_lag(client: Any) -> None:
+    topic = make_topic(client, "listed")
+    put(client, topic, numbers(0, 7))
+    names = [f"listed-{i}" for i in range(20)]
+    for name in names:
+        mark(client, name, topic, 0, True, 0, 0, create=True)
+    reply, _ = client.call(Kind.LIST_GROUPS, ListGroups(), to=To.group(names[0]))
+    one = {group.group for group in reply.groups}
+    everywhere = set()
+    for partition in range(GROUPS_PARTITIONS):
+        reply, _ = client.call(Kind.LIST_GROUPS, ListGroups(), to=To.groups(partition))
+        everywhere |= {group.group for group in reply.groups if group.group in names and group.lag == 7}
+    assert names[0] in one and everywhere == set(names)
+
+
+def test_no_node_is_an_error_not_a_wait(tmp_path: Path) -> None:
+    with Client(data_dir=str(tmp_path)) as client, client.consumer("t", "g") as consumer, pytest.raises(Unavailable):
+        consumer.poll(1, timeout=30)
 
 
 def test_lag_is_what_a_count_by_hand_says(client: Any) -> None:

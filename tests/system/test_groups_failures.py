@@ -53,12 +53,32 @@ def test_acked_ones_stay_away_and_all_others_come_back_after_kill_9(start_node: 
             consumer.flush()
         node.crash()
         assert total(client, "holes-g", "lag") == HOLES // 2
+        assert journal_bytes(node) < 20 * HOLES // 2, "the state is as large as its holes"
         with client.consumer("holes", "holes-g", ack="manual") as consumer:
             again = drain(consumer, HOLES // 2, 60)
             assert numbers_of(again) == list(range(0, HOLES, 2))
             assert nothing_comes(consumer)
             consumer.flush()
         eventually(lambda: total(client, "holes-g", "lag") == 0, "nothing is left")
+
+
+def journal_bytes(node: Node) -> int:
+    return sum(path.stat().st_size for path in (node.data / "logs" / "__groups").rglob("*.log"))
+
+
+def test_the_state_does_not_grow_with_the_backlog(fast: Node) -> None:
+    node = fast
+    with node.client() as client:
+        topic = make_topic(client, "backlog", 1)
+        put(client, topic, numbers(0, 20_000))
+        with client.consumer("backlog", "backlog-g", ack="manual") as consumer:
+            drain(consumer, 1000)
+            consumer.flush()
+            before = journal_bytes(node)
+            put(client, topic, numbers(0, 200_000))
+            drain(consumer, 1000)
+            consumer.flush()
+        assert journal_bytes(node) - before < 5_000
 
 
 def test_power_loss_cuts_acked_messages_off_and_what_comes_in_their_place_is_delivered(fast: Node) -> None:

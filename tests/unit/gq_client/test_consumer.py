@@ -401,6 +401,14 @@ def test_what_no_retry_helps_ends_the_consumer() -> None:
     assert isinstance(play.core.failed, BadRequest) and play.core.state == "left"
 
 
+def test_a_cluster_that_was_never_reached_is_given_up() -> None:
+    play = Play()
+    play.core.reachable = lambda: False
+    play.core.start(play.now)
+    play.answer(Kind.JOIN, error=Unavailable("is the node up?"))
+    assert isinstance(play.core.failed, Unavailable)
+
+
 @pytest.mark.parametrize("wrong", [{"ack": "x"}, {"mode": "x"}, {"max_poll": 0}, {"max_poll": 100_000}])
 def test_options_are_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadRequest):
