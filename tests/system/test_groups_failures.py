@@ -140,9 +140,8 @@ def fail_once(node: Node, client: Any, how: str, attempt: int) -> None:
     if how == "kill":
         with Worker(node, "poison", "poison-g", "find 7", session=1.0) as worker:
             assert worker.expect("got")[3] == str(attempt)
-            ages = iter(lambda: members(client, "poison-g")[0].age_ms, -1)
             for _ in range(2):
-                eventually(lambda: next(ages) > next(ages), "a heartbeat says that it was started", 10)
+                wait_for_heartbeat(client, "poison-g")
             worker.kill()
         eventually(lambda: not members(client, "poison-g"), "the session ends", 10)
         return
@@ -155,6 +154,16 @@ def fail_once(node: Node, client: Any, how: str, attempt: int) -> None:
             if how == "nack":
                 message.nack()
     eventually(lambda: total(client, "poison-g", "in_flight") == 0, "nobody holds it any more", 10)
+
+
+def wait_for_heartbeat(client: Any, group: str) -> None:
+    """The only member's next one: it says what was started."""
+    ages = [0]
+
+    def heard() -> bool:
+        ages.append(members(client, group)[0].age_ms)
+        return ages[-1] < ages[-2]
+    eventually(heard, "a heartbeat", 10)
 
 
 def test_a_crash_between_the_steps_of_a_dead_letter_leaves_one_copy(fast: Node) -> None:
