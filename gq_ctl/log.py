@@ -45,7 +45,7 @@ def verify(path: Path | None) -> None:
         found = verify_place(place, lambda count: progress.update(total.messages + total.control + count))
         progress.done()
         for note in found.notes:
-            say(f"{note} (a torn tail: the daemon cuts it)")
+            say(f"{note} (a torn tail: no damage, the daemon sees to it)")
         for problem in found.problems:
             say(str(problem))
         rows.append(_verified(place, found))

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gq_ctl import derived
 from gq_proto import codec, files
 from gq_proto.errors import Corrupt
+from gq_proto.found import Scan
 from gq_proto.limits import RECORD_HEADER
 from gq_proto.record import CONTROL, kind_flags
 
@@ -145,11 +147,18 @@ def _small_files(folder: Path, found: Found) -> int:
 
 def verify_segment(path: Path, last: bool) -> Found:
     """One segment; `last`: it may have a torn tail."""
+    base = base_of(path)
+    raws = derived.read(path) if base >= 0 else {}
     with mapped(path) as data:
-        return _walk(path, data, base_of(path), last)
+        found, scan = _walk(path, data, base, last)
+        for remark in derived.check(path, base, raws, data, scan) if not found.problems else []:
+            listed = found.notes if remark.torn and last else found.problems
+            listed.append(Problem(remark.path, -1, -1, f"{remark.detail}: logd makes it anew when it is deleted while it is down"))
+    return found
 
 
-def _walk(path: Path, data: "mmap.mmap | bytes", base: int, last: bool) -> Found:
+def _walk(path: Path, data: "mmap.mmap | bytes", base: int, last: bool) -> tuple[Found, Scan]:
+    """What is in the segment, and the scan that reached its end (of all of it when nothing is wrong)."""
     found = Found(size=len(data), segments=1, next_offset=base, first_offset=-1)
     position, expected = 0, base
     while True:
@@ -163,13 +172,13 @@ def _walk(path: Path, data: "mmap.mmap | bytes", base: int, last: bool) -> Found
         if scan.reason == "end":
             if scan.open_batch:
                 _incomplete(found, path, scan.open_batch.position, scan.open_batch.offset, last)
-            return found
+            return found, scan
         room = (len(data) - scan.position) // RECORD_HEADER
         resume = codec.find_valid(data, scan.position + 1, max(found.next_offset, 0), max(found.next_offset, 0) + room)
         problem = Problem(path, scan.position, found.next_offset, _detail(scan.detail, scan.position, resume))
         if resume < 0:
             (found.notes if last and scan.reason == "short" else found.problems).append(problem)
-            return found
+            return found, scan
         found.problems.append(problem)
         position, expected = resume, -1
 

@@ -5,8 +5,9 @@ from click.testing import CliRunner
 
 from gq_ctl import app, records, verify
 from gq_ctl.verify import Place
-from gq_proto import codec, control, files
+from gq_proto import codec, control, files, segment
 from gq_proto.record import HEADER_SIZE
+from gq_proto.segment import Derived
 
 
 def batch(first, values, key=b"k"):
@@ -116,6 +117,61 @@ def test_the_small_files_are_checked_and_a_log_that_ends_below_what_was_synced_i
     assert not verify.verify_place(single).problems
     (partition / files.PARTITION_META).write_bytes(b"GQM")
     assert [p.path.name for p in found(partition).problems] == [files.PARTITION_META, f"{5:020}.log"]
+
+
+@pytest.fixture
+def indexed(partition):
+    """The derived files of the sealed first segment, as logd makes them."""
+    data = (partition / f"{0:020}.log").read_bytes()
+    scan = codec.scan(data, 0, 0, index_interval=120, time_interval_us=0)
+    runs = b"".join(segment.RUN_ENTRY.pack(*run) for run in zip(scan.runs[::3], scan.runs[1::3], scan.runs[2::3]))
+    payloads = {Derived.RUNS: runs, Derived.INDEX: scan.index, Derived.TIMEINDEX: segment.pack_times(scan.times, 0)}
+    assert all(payloads.values())
+
+    def write(kind, payload, position=None, next_offset=5):
+        position = len(data) if position is None else position
+        header, crc = segment.derived_header(kind, 0)
+        block, _ = segment.derived_block(crc, payload, position, next_offset)
+        (partition / f"{0:020}{kind.value}").write_bytes(header + block)
+
+    for kind, payload in payloads.items():
+        write(kind, payload)
+    return payloads, write
+
+
+def test_derived_files_that_agree_with_the_log_are_fine(partition, indexed):
+    whole = found(partition)
+    assert not whole.problems and not whole.notes
+    _, write = indexed
+    write(Derived.RUNS, segment.RUN_ENTRY.pack(0, 1, 0x22), 0, 0)     # reaches nowhere: says nothing
+    assert [p.path.suffix for p in found(partition).problems] == [".runs"]
+
+
+@pytest.mark.parametrize(("kind", "says"), [(Derived.RUNS, "other runs"), (Derived.INDEX, "begins at position"),
+                                            (Derived.TIMEINDEX, "another time")])
+def test_a_whole_derived_file_that_contradicts_the_log_is_a_problem(partition, indexed, kind, says):
+    payloads, write = indexed
+    wrong = bytearray(payloads[kind])
+    wrong[-2] ^= 1
+    write(kind, wrong)
+    (problem,) = found(partition).problems
+    assert problem.path.suffix == kind.value and says in problem.detail
+
+
+def test_a_derived_file_that_reaches_elsewhere_than_the_log_is_a_problem(partition, indexed):
+    payloads, write = indexed
+    write(Derived.RUNS, payloads[Derived.RUNS], 10**6)
+    write(Derived.INDEX, payloads[Derived.INDEX], 3)
+    assert sorted(p.path.suffix for p in found(partition).problems) == [".index", ".runs"]
+
+
+def test_a_damaged_derived_file_is_a_problem_of_a_sealed_segment_only(partition, indexed):
+    path = partition / f"{0:020}.index"
+    path.write_bytes(path.read_bytes() + b"torn")
+    assert [p.path for p in found(partition).problems] == [path]
+    path.rename(partition / f"{5:020}.index")
+    whole = found(partition)
+    assert not whole.problems and [n.path.suffix for n in whole.notes] == [".index"]
 
 
 def test_records_are_listed_with_positions_controls_in_words_and_damage_between(partition):
