@@ -124,6 +124,8 @@ class Gathered:
         return self.incoming.reply(self._reply) if not self._left else True
 
     def failed(self, error: GoQueueError) -> bool:
+        if self._left < 0:
+            return True
         self._left = -1
         return self.incoming.fail(error)
 
