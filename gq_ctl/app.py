@@ -30,6 +30,7 @@ TIMED_OUT: Final = 124
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 TERMINATED: Final = 143
+METAD_PORT: Final = 7400
 
 SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "The node": {
@@ -100,7 +101,7 @@ class Settings:
         if self.data_dir and self.server:
             raise click.UsageError("--data-dir and --server both name a node: give one")
         if self.data_dir is None and (server := self.server or os.environ.get("GOQUEUE_SERVER")):
-            return "", server
+            return "", ",".join(_with_port(one.strip()) for one in server.split(","))
         return self.directory(), ""
 
     def directory(self) -> str:
@@ -122,6 +123,12 @@ class Settings:
             line.check_up(data_dir)
         from gq_client import Client
         return Client(server=server, **options) if server else Client(data_dir=data_dir, **options)
+
+
+def _with_port(server: str) -> str:
+    """host:port as it is, a host alone with metad's port."""
+    alone = ":" not in server or (server.startswith("[") and server.endswith("]"))
+    return f"{server}:{METAD_PORT}" if alone else server
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:

@@ -17,7 +17,6 @@ from gq_proto.messages import Kind
 from gq_run import paths
 
 ASK_S: Final = 2.0
-METAD_PORT: Final = paths.TCP_PORTS["metad"]
 
 
 def ask(endpoint: str, kind: Kind, body: messages.Body, timeout_s: float = ASK_S) -> Any:
@@ -67,10 +66,7 @@ def metad_endpoint(data_dir: str, server: str) -> str:
     """Of the node that --data-dir or --server names."""
     if not server:
         return paths.ipc_endpoint(data_dir, "metad")
-    address = server.removeprefix("tcp://")
-    if not address.rpartition(":")[2].isdigit() or address.endswith("]"):
-        address = f"{address}:{METAD_PORT}"
-    return paths.tcp_endpoint(address)
+    return server if "://" in server else paths.tcp_endpoint(server.split(",")[0])
 
 
 def daemons(metad: str, timeout_s: float = ASK_S) -> list[messages.DaemonMeta]:

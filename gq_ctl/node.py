@@ -251,11 +251,11 @@ def _rows_of_server(server: str) -> list[Row]:
     from gq_ctl import line
     metad = line.metad_endpoint("", server)
     known = line.daemons(metad)
-    rows = [_row("metad", line.daemon_status(metad), None)]
+    rows = [_row("metad", line.daemon_status(metad), {})]
     for daemon in known:
         if daemon.daemon != "metad":
             reachable = [point for point in daemon.endpoints if paths.reachable_here(point)]
-            rows.append(_row(daemon.daemon, line.daemon_status(reachable[0]) if reachable else None, None))
+            rows.append(_row(daemon.daemon, line.daemon_status(reachable[0]) if reachable else None, {}))
     return rows
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 FORMS: Final = ("table", "json", "value")
 CHUNK_BYTES: Final = 256 * 1024
 STDOUT: Final = 1
+WIDTH: Final = 100_000     # of a table, at most
 
 Row = dict[str, Any]
 Show = Callable[[Any], str]
@@ -120,6 +121,7 @@ class Output:
             self.line("  ".join(padded).rstrip())
 
     def _rich(self, names: Sequence[str], cells: list[list[str]], right: list[bool]) -> None:
+        """For a terminal. Never folded: what is too wide the terminal wraps, so that it can still be copied."""
         import io
 
         from rich.console import Console
@@ -127,19 +129,13 @@ class Output:
         from rich.text import Text
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name, flush in zip(names, right):
-            table.add_column(name.upper(), justify="right" if flush else "left", overflow="fold")
+            table.add_column(name.upper(), justify="right" if flush else "left", no_wrap=True)
         for line in cells:
             table.add_row(*(Text(cell) for cell in line))
         text = io.StringIO()
-        Console(file=text, force_terminal=True, width=_width(self.stdout.fd)).print(table)
-        self.stdout.write(text.getvalue().encode("utf-8", "surrogateescape"))
-
-
-def _width(fd: int) -> int:
-    try:
-        return os.get_terminal_size(fd).columns or 80
-    except OSError:
-        return 80
+        Console(file=text, force_terminal=True, width=WIDTH).print(table)
+        for printed in text.getvalue().splitlines():
+            self.line(printed.rstrip())
 
 
 def _shown(name: str, field: Any, show: dict[str, Show]) -> str:
