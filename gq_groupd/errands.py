@@ -123,5 +123,7 @@ class Marking:
 
 
 def _open_in(part: Part, low: int, high: int) -> int:
+    if low >= high:
+        return 0
     anchored = sum(len(bitmap) for ready, bitmap in part.anchors.open.items() if low <= ready < high)
     return int(part.open.range_cardinality(low, high)) + anchored

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from gq_groupd import entries as e
+from gq_groupd.bitmaps import ranges_of
 from gq_groupd.desk import Desk
 from gq_groupd.effects import AskEndOfEpoch, AskOffsetForTime, AskRuns, WatchSet
 from gq_groupd.group import Group, Key
@@ -198,11 +199,18 @@ class Loading:
         """Is everything up to the end scanned?"""
         if part.serving:
             if part.scanned >= part.end:
-                self._desk.advanced = self._desk.advanced or part.stage != "ready"
+                if part.stage != "ready":
+                    self._caught_up(part)
                 part.step("catch up")
             else:
                 part.step("fall behind")
         self._desk.touch(part)
+
+    def _caught_up(self, part: Part) -> None:
+        self._desk.advanced = True
+        vanished = part.vanished()
+        if vanished:
+            self._desk.commit(part.group, e.Acked(part.group.number, *part.key, 0, ranges_of(vanished), e.How.EXPIRED))
 
     # -- asking ---------------------------------------------------------------------------------------
 

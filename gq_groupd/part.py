@@ -98,6 +98,12 @@ class Part:
             lost += log_start - low - self.acked.ahead.range_cardinality(low, log_start)
         return int(lost)
 
+    def vanished(self) -> BitMap64:
+        """Messages a group had to do with that are not in the log any more, now that all of it is scanned: a power loss can take
+        the end of one segment and leave the next."""
+        known = union_of((self.held, self.waiting.all, self.dead.all, self.returned, self.retry, self.attempts.any))
+        return known - self.open - self.anchors.all() if known else known
+
     # -- the log's runs -------------------------------------------------------------------------
 
     def scan(self, runs: list[int], controls: list[Control], hidden: list[int], first: int, upto: int) -> None:
@@ -258,6 +264,10 @@ class Part:
             self._leave(lease, bitmap)
             self._lapse(lease, bitmap)
             lease.acked |= bitmap
+        else:
+            for other in [*self.leases.values(), *self.lapsed.values()]:
+                self._leave(other, bitmap)
+                self._lapse(other, bitmap)
         if anchor >= 0:
             self.anchors.ack(anchor, bitmap)
         else:
@@ -380,14 +390,12 @@ class Part:
             self.rescan(low)
 
     def cut(self, end: int) -> None:
-        """A new leader: nothing at or above end was ever there."""
+        """A new leader: nothing at or above end was ever there. What lies below is looked at anew: it may have holes now."""
         self.void(self.in_region(end, TOP))
         self.anchors.forget(end, TOP)
         self.acked.cut(end)
-        self.open.remove_range(end, TOP)
-        self.lanes.cut(end)
-        self.scanned = min(self.scanned, end)
         self.end = min(self.end, end)
+        self.rescan(min(self.acked.below, end))
 
     def gone(self, log_start: int) -> None:
         """Nothing below log_start is left."""

@@ -77,6 +77,19 @@ def test_power_loss_takes_back_acks_of_what_is_gone() -> None:
     assert (r.part().committed, r.part().lag) == (10, 0)
 
 
+def test_a_hole_that_a_power_loss_left_in_the_log_is_nobodys() -> None:
+    r = Rig()
+    r.join()
+    r.publish(10)
+    [lease] = r.poll()
+    r.settle(lease, Op.NACK, [4, 2])
+    r.log().kinds[3:6] = [READY] * 3
+    r.new_epoch(10)
+    r.tell()
+    assert (r.part().lag, r.part().retrying, r.part().in_flight, r.part().expired) == (7, 0, 7, 3)
+    assert r.settle(lease, ranges=[3, 1]).error == StaleReceipt.code
+
+
 def test_nothing_happens_to_a_part_until_the_end_of_the_last_epoch_is_known() -> None:
     r = Rig()
     r.join()
