@@ -81,6 +81,7 @@ class ConsumerCore:
         self._failures = self._quiet = 0
         self._pace: float | None = None
         self._served, self._served_at = 0, 0.0
+        self._asked_at, self._away = NEVER, False      # when the app asked last; it does not come back
 
     # -- membership -------------------------------------------------------------------------
 
@@ -201,6 +202,11 @@ class ConsumerCore:
 
     def _heartbeat(self, now: float) -> None:
         self._heartbeat_at = now + self._heartbeat_s
+        if now - self._asked_at > self.options.session_ms / 1000 and not any(held.at_work for held in self.held.values()):
+            self._away = True                # it works on nothing and asks for nothing: let others have what waits here
+            for held in list(self.held.values()):
+                self._give_back(held)
+            self.settler.flush(now)
         body = Heartbeat(self.options.group, self.member, self.generation, list(self.held), progress_of(self.held, now))
         member = self.member
         self._ask(Kind.HEARTBEAT, body, lambda *a: self._heartbeat_answered(member, *a))
@@ -251,10 +257,14 @@ class ConsumerCore:
 
     def _may_poll(self) -> bool:
         """At most one lease waits while the app works on another."""
-        if self._polling or self.state != MEMBER or self.paused or (self.options.hold and not self.wanted):
+        if self._polling or self.state != MEMBER or not self._takes_leases:
             return False
         waiting = sum(count(held.lease.ranges) for held in self.queue if not held.begun)
         return waiting < max(1, self.options.max_poll // 4)
+
+    @property
+    def _takes_leases(self) -> bool:
+        return not (self.paused or self._away or (self.options.hold and not self.wanted))
 
     def _poll(self, now: float) -> None:
         if sum(len(held.acked) for held in self.held.values()) >= JOIN_ACKS:
@@ -290,7 +300,7 @@ class ConsumerCore:
 
     def _take_lease(self, held: HeldLease, now: float) -> None:
         self.held[held.lease.lease] = held
-        if self.state != MEMBER or self.paused or (self.options.hold and not self.wanted):
+        if self.state != MEMBER or not self._takes_leases:
             self._give_back(held)
             self.awake(now)
             return
@@ -309,7 +319,7 @@ class ConsumerCore:
     def take(self, now: float, most: int = VIEW) -> HeldLease | None:
         """A lease whose `view` (never empty) the app may walk next; None while there is nothing: set `wanted` to 0 when the app
         does not wait for it."""
-        self.wanted = 0
+        self.wanted, self._asked_at, self._away = 0, now, False
         self._note_pace(now)
         blocked = set()
         for held in list(self.queue):

@@ -115,6 +115,11 @@ class HeldLease:
         """True when nothing of it is left to hand out, to settle or to send."""
         return not (self.open or self.acked or self.ops or self.unserved)
 
+    @property
+    def at_work(self) -> bool:
+        """True while the app has been handed some of it that it has not settled."""
+        return count(self.open) > count(intersect(skip(self.lease.ranges, self.started()), self.open))
+
     def record(self, op: Op, offset: int, arg_ms: int, reason: str, sync: bool) -> Any:
         """Buffer an op of the app on one message."""
         if op != Op.EXTEND:

@@ -345,6 +345,28 @@ def test_pause_gives_back_and_stops_asking() -> None:
     assert play.asked(Kind.POLL)
 
 
+def test_an_app_that_neither_works_nor_asks_gives_its_leases_back() -> None:
+    play = Play(session_ms=10_000).joined().leased(1, 0, 10).bytes_by_ranges()
+    first = play.walk(1)[0]
+    play.now += 11
+    play.core.due(play.now)
+    play.core.flush(play.now)
+    assert not play.asked(Kind.SETTLE), "it may be at work on the first"
+    first.ack()
+    play.core.flush(play.now)
+    play.answer(Kind.SETTLE, SettleReply([SettleResult()]))
+    play.now += 4
+    play.core.outbox.clear()
+    play.core.due(play.now)
+    assert [(op.op, op.ranges) for op in play.pop(Kind.SETTLE).body.items] == [(Op.RELEASE, [1, 9])]
+    play.core._polling = False
+    play.core.pump(play.now)
+    assert not play.asked(Kind.POLL)
+    assert play.taken() == []
+    play.core.pump(play.now)
+    assert play.asked(Kind.POLL), "it is back"
+
+
 def test_leaving_settles_first() -> None:
     play = Play().joined().leased(1, 0, 10).bytes_by_ranges()
     play.walk(1)[0].ack()

@@ -1,0 +1,128 @@
+"""A stream against the obvious: whatever the chunks and the leases, each lease gets exactly its messages, in its order."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gq_client.consumer_ahead import MISSES_MAX, REST_S, Chunk, Stream
+from gq_client.consumer_lease import HeldLease, to_ranges
+from gq_proto import codec
+from gq_proto.messages import Lease
+
+
+class Hub:
+    asleep = False
+
+
+def log(low: int, high: int) -> bytes:
+    builder = codec.BatchBuilder()
+    for i in range(low, high):
+        builder.add(None, b"%d" % i)
+    frame = bytearray(builder.seal())
+    codec.stamp(frame, low, 1)
+    return bytes(frame)
+
+
+def lease(offsets: list[int], delivery: int = 1, epoch: int = 1) -> HeldLease:
+    return HeldLease(Lease(1, 2, 3, "t", 0, epoch, delivery, to_ranges(offsets), 1), Hub(), 0, 9)  # type: ignore[arg-type]
+
+
+def handed_out(held: HeldLease) -> list[int]:
+    out: list[int] = []
+    while view := held.next_view(7, 0.0):
+        held.cursor = len(view)
+        out += [m.offset for m in view]
+    return out
+
+
+SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=8)
+
+
+@given(SIZES, SIZES, st.sets(st.integers(0, 150), max_size=25), st.sets(st.integers(0, 150), max_size=10))
+def test_every_lease_gets_what_it_names(chunks: list[int], leases: list[int], acked: set[int], hidden: set[int]) -> None:
+    stream, end = Stream(), sum(chunks)
+    stream.reset(1, 0, 0.0)
+    asked = []
+    at = 0
+    for size in leases:
+        offsets = [o for o in range(at, min(at + size, end)) if o not in acked]
+        at += size
+        if offsets and 2 * len(offsets) >= offsets[-1] + 1 - offsets[0]:
+            held = lease(offsets)
+            assert stream.claim(held, 0.0)
+            held.streaming = True
+            asked.append((held, offsets))
+        elif offsets:
+            break
+    at = 0
+    for size in chunks:
+        token = stream.token
+        stream.asked = True
+        stream.arrived(token, log(at, at + size), to_ranges(sorted(hidden)) if hidden else [], at + size)
+        at += size
+        stream.feed()
+    for held, offsets in asked:
+        assert not held.streaming and not held.todo
+        assert handed_out(held) == [o for o in offsets if o not in hidden]
+    assert not stream.waiting
+
+
+def test_a_chunk_is_cut_from_its_front() -> None:
+    chunk = Chunk(10, 20, log(10, 20), [])
+    assert [r.offset for r in codec.decode(chunk.cut(12, 15), codec.Record)] == [12, 13, 14]
+    assert [r.offset for r in codec.decode(chunk.cut(15, 20), codec.Record)] == [15, 16, 17, 18, 19]
+
+
+def streaming(at: int) -> Stream:
+    stream = Stream()
+    stream.reset(1, at, 0.0)
+    return stream
+
+
+def test_who_does_not_follow_on_is_fetched_by_ranges_and_the_stream_goes_on_behind() -> None:
+    for held in (lease([5, 6]), lease([5000, 5001]), lease([10, 11], epoch=2)):
+        stream = streaming(10)
+        assert not stream.claim(held, 0.0)
+        assert stream.next == stream.promised == held.lease.ranges[-2] + held.lease.ranges[-1]
+    assert not streaming(10).claim(lease([10], delivery=2), 0.0)
+    assert not streaming(10).claim(lease([10, 20, 30]), 0.0), "mostly holes"
+
+
+def test_an_answer_of_before_a_reset_is_ignored() -> None:
+    stream = streaming(10)
+    token = stream.token
+    stream.asked = True
+    stream.reset(1, 50, 0.0)
+    stream.arrived(token, log(10, 20), [], 20)
+    assert stream.next == 50 and not stream.chunks
+
+
+def test_what_is_thrown_away_unused_rests_the_stream() -> None:
+    stream = streaming(0)
+    at = 0
+    for _ in range(MISSES_MAX):
+        stream.asked = True
+        stream.arrived(stream.token, log(at, at + 5), [], at + 5)
+        at += 100_000
+        assert not stream.claim(lease([at]), 0.0)
+        at += 1
+    assert not stream.wants_fetch(REST_S - 1) and stream.wants_fetch(REST_S)
+    assert not stream.claim(lease([at]), REST_S - 1)
+
+
+def test_a_lease_holds_no_more_than_a_bound_ahead() -> None:
+    stream, big = streaming(0), 700_000
+    builder = codec.BatchBuilder()
+    for _ in range(4):
+        builder.add(None, b"x" * big)
+    frame = bytearray(builder.seal())
+    codec.stamp(frame, 0, 1)
+    held: Any = lease([0, 1, 2, 3])
+    assert stream.claim(held, 0.0)
+    for low in range(4):
+        data = bytes(frame[codec.locate(frame, 0, low):][: big + 34])
+        stream.asked = True
+        stream.arrived(stream.token, data, [], low + 1)
+    stream.feed()
+    assert held.raw_bytes < 3 * big and held.todo
