@@ -57,9 +57,10 @@ def test_retention_by_size_takes_whole_sealed_segments(node: Node) -> None:
         last = until(lambda: _small_enough(client, 200_000 + 2 * 65_536), "old segments go", 10)
         assert last.log_start in bases, "a segment goes whole or not at all"
         assert last.high_watermark == 601 and last.size_bytes >= 200_000
-        until(lambda: min(int(path.stem) for path in folder.glob("*.log")) == last.log_start, "their files are gone", 10)
+        until(lambda: min(int(path.stem) for path in folder.glob("*.log")) == client.partitions("sized")[0].log_start,
+              "their files are gone", 10)             # the start may have moved on since
         values = [int(record.value[:5]) for record in read_all(client, topic)]
-        assert values == list(range(last.log_start - 1, 600))
+        assert values == list(range(values[0], 600)) and values[0] + 1 in bases and values[0] >= last.log_start - 1
         node.crash("logd")                          # a start looks anew: the live segment counts as well
         left = [int(record.value[:5]) for record in read_all(client, topic)]
         assert left == values[-len(left):] and left[0] + 1 in bases
