@@ -21,7 +21,9 @@ def main() -> int:
     began, seed, counts = time.monotonic(), options.seed, Counter[str]()
     while seed == options.seed or time.monotonic() - began < options.seconds:
         try:
-            with planted(options.canary), closing(Episode(seed, options.trouble)) as episode:
+            canary = CANARIES.get(options.canary)
+            focus = (canary.only, canary.fsync) if canary else ()
+            with planted(options.canary), closing(Episode(seed, options.trouble, *focus)) as episode:
                 counts.update(episode.run().counts)
         except Failed as failed:
             print(failed, flush=True)

@@ -24,6 +24,7 @@ class Cluster:
     def __init__(self, world: World, metad: Metad, logd: Logd, groupd: Groupd, oracle: Oracle) -> None:
         self.world, self.metad, self.logd, self.groupd, self.oracle = world, metad, logd, groupd, oracle
         self.ids = 0
+        self.reject_share = 0.02
 
     def logd_line(self) -> Line:
         return Line(self.world, lambda: self.logd.server)
@@ -228,7 +229,7 @@ class Consumer:
             held.old = []
             return
         self._rng.shuffle(started)
-        for op, share in ((Op.ACK, 0.75), (Op.NACK, 0.04), (Op.RELEASE, 0.04), (Op.REJECT, 0.02), (Op.EXTEND, 0.03)):
+        for op, share in ((Op.ACK, 0.75), (Op.NACK, 0.04), (Op.RELEASE, 0.04), (Op.REJECT, self._cluster.reject_share), (Op.EXTEND, 0.03)):
             count = sum(self._rng.random() < share for _ in started)
             some, started = started[:count], started[count:]
             self._settle(held, op, some)

@@ -5,8 +5,9 @@ events, logs after every restart, the rest at the end.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gq_groupd.core import Settings
 from gq_groupd.hosted import Hosted
@@ -23,6 +24,8 @@ CHECK_EVERY = 20            # events
 CHECK_LAG_EVERY = 200
 QUIET_S = 400.0             # until everything is taken, at most
 SYNC_INTERVAL_S = 1.0
+TROUBLE = {"consumer_trouble": 5.0, "mark": 1.0, "purge": 0.5, "restart_groupd": 1.0, "restart_logd": 0.7, "power_loss": 0.8,
+           "recreate": 0.15, "grow": 0.3, "pause": 0.3, "wall_jump": 0.3, "poison": 0.1}
 TOPICS = {"t": 3, "u": 1}
 GROUPS = {"g": (["t"], "partitioned"), "h": (["t", "u"], "partitioned"), "s": (["t"], "shared")}
 
@@ -41,11 +44,13 @@ class Failed(Exception):
 
 
 class Episode:
-    def __init__(self, seed: int, trouble_s: float = 40.0) -> None:
-        self.seed, self.trouble_s = seed, trouble_s
+    """`only`: these troubles and no others, often; `fsync`: this mode (chosen by the seed else)."""
+
+    def __init__(self, seed: int, trouble_s: float = 40.0, only: Sequence[str] = (), fsync: str = "") -> None:
+        self.seed, self.trouble_s, self._only = seed, trouble_s, only
         self.world = world = World(seed)
         self.rng: random.Random = world.random
-        self.fsync = self.rng.choice(("every", "interval"))
+        self.fsync: Any = fsync or self.rng.choice(("every", "interval"))
         self.metad = Metad(world)
         self.logd = Logd(world, self.metad, LogConfig(fsync=self.fsync, fsync_interval_s=SYNC_INTERVAL_S, checkpoint_interval_s=1.0))
         settings = Settings(unnamed_lease_ms=2_500, heartbeat_ms=1_000, snapshot_records=self.rng.choice((150, 2_000, 10**6)))
@@ -114,15 +119,13 @@ class Episode:
     # -- trouble ----------------------------------------------------------------------------------
 
     def _trouble_later(self) -> None:
-        self.world.later(self.rng.expovariate(1.5), self._trouble)
+        self.world.later(self.rng.expovariate(1.0 if self._only else 1.5), self._trouble)
 
     def _trouble(self) -> None:
         if self.world.now >= self.trouble_s:
             return
-        kinds: list[tuple[Callable[[], None], float]] = [
-            (self._consumer_trouble, 5), (self._mark, 1), (self._purge, 0.5), (self._restart_groupd, 1), (self._restart_logd, 0.7),
-            (self._power_loss, 0.5), (self._recreate, 0.15), (self._grow, 0.3), (self._pause, 0.3), (self._wall_jump, 0.3)]
-        self.rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
+        kind = self.rng.choice(self._only) if self._only else self.rng.choices(list(TROUBLE), list(TROUBLE.values()))[0]
+        getattr(self, "_" + kind)()
         self._trouble_later()
 
     def _consumer_trouble(self) -> None:
@@ -140,6 +143,14 @@ class Episode:
         operator = Operator(self.cluster, self.rng.choice(list(GROUPS)))
         operator.pause(True)
         self.world.later(self.rng.uniform(0.1, 3.0), lambda: operator.pause(False))
+
+    def _poison(self) -> None:
+        """For a while consumers reject much."""
+        self.cluster.reject_share = 0.3
+        self.world.later(3.0, self._detox)
+
+    def _detox(self) -> None:
+        self.cluster.reject_share = 0.02
 
     def _wall_jump(self) -> None:
         self.world.wall_skew_us += self.rng.choice((-1, 1)) * 3_600_000_000
