@@ -38,7 +38,8 @@ filled() {
     [ "$(gqctl consume from --from -1h -o value | wc -l)" = 3 ]
     [ -z "$(gqctl consume from --from +1h -o value)" ]
     when="$(gqctl consume from -o json | field timestamp | tail -1)"
-    [ "$(gqctl consume from --from "@$((when / 1000000)).$((when % 1000000 + 1000000 - 1000000))" -o value | tail -1)" = 3 ]
+    at="$(printf '@%d.%06d' $((when / 1000000)) $((when % 1000000)))"
+    [ "$(gqctl consume from --from "$at" -o value | tail -1)" = 3 ]
 }
 
 @test "follow waits for more; max ends it" {

@@ -229,7 +229,8 @@ class Consumer:
             held.old = []
             return
         self._rng.shuffle(started)
-        for op, share in ((Op.ACK, 0.75), (Op.NACK, 0.04), (Op.RELEASE, 0.04), (Op.REJECT, self._cluster.reject_share), (Op.EXTEND, 0.03)):
+        for op, share in ((Op.ACK, 0.75), (Op.NACK, 0.04), (Op.RELEASE, 0.04), (Op.REJECT, self._cluster.reject_share),
+                          (Op.EXTEND, 0.03)):
             count = sum(self._rng.random() < share for _ in started)
             some, started = started[:count], started[count:]
             self._settle(held, op, some)

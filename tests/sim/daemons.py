@@ -252,7 +252,8 @@ class _Peers:
             error: GoQueueError = Unavailable("no leader") if topic_id in self._topics else UnknownTopicId("gone")
             self.later(lambda: done(None, [], error))
             return
-        self._logd.call(kind, body, self._done(done), frames, timeout_s=timeout_s, topic_id=topic_id, partition=partition, epoch=epoch)
+        self._logd.call(kind, body, self._done(done), frames, timeout_s=timeout_s, topic_id=topic_id, partition=partition,
+                        epoch=epoch)
 
     def to_metad(self, kind: Kind, body: m.Body, done: Done, timeout_s: float = 30.0) -> None:
         self._metad.call(kind, body, self._done(done), timeout_s=timeout_s)
@@ -319,7 +320,8 @@ class Groupd:
     def _take(self, reply: m.MetadataReply) -> None:
         for topic in reply.topics:
             known = self._topics.get(topic.id)
-            if known is None or len(topic.partitions) > len(known.partitions) or topic.partitions[0].epoch > known.partitions[0].epoch:
+            newer = known and topic.partitions[0].epoch > known.partitions[0].epoch
+            if known is None or len(topic.partitions) > len(known.partitions) or newer:
                 self._topics[topic.id] = topic
         for topic_id in self.metad.deleted:
             self._topics.pop(topic_id, None)
@@ -366,7 +368,8 @@ class _Watched:
 
     def __init__(self, call: Call, groupd: Groupd) -> None:
         self._call, self._groupd = call, groupd
-        self.peer, self.kind, self.partition, self.body, self.deadline = call.peer, call.kind, call.partition, call.body, call.deadline
+        self.peer, self.kind, self.partition = call.peer, call.kind, call.partition
+        self.body, self.deadline = call.body, call.deadline
 
     def reply(self, body: m.Body) -> bool:
         self._groupd.watch_reply(self, body)

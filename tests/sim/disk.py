@@ -112,7 +112,7 @@ class FakeDisk:
         if old not in self._live[0] and old not in self._live[1]:
             raise FileNotFoundError(old)
         for folder in [folder for folder in self._pending if folder == old or folder.startswith(old + "/")]:
-            del self._pending[folder]        # they go with the folder, not with its name: the next one of that name must not get them
+            del self._pending[folder]        # they go with the folder, not with its name, which the next one may get
         self._do(os.path.dirname(new), _rename(old, new))
 
     def remove(self, path: str) -> None:

@@ -52,7 +52,8 @@ class Episode:
         self.rng: random.Random = world.random
         self.fsync: Any = fsync or self.rng.choice(("every", "interval"))
         self.metad = Metad(world)
-        self.logd = Logd(world, self.metad, LogConfig(fsync=self.fsync, fsync_interval_s=SYNC_INTERVAL_S, checkpoint_interval_s=1.0))
+        config = LogConfig(fsync=self.fsync, fsync_interval_s=SYNC_INTERVAL_S, checkpoint_interval_s=1.0)
+        self.logd = Logd(world, self.metad, config)
         settings = Settings(unnamed_lease_ms=2_500, heartbeat_ms=1_000, snapshot_records=self.rng.choice((150, 2_000, 10**6)))
         self.groupd = Groupd(world, self.metad, self.logd, settings)
         self.oracle = Oracle(self.metad, self.logd, self.groupd, {name: topics for name, (topics, _) in GROUPS.items()})

@@ -87,11 +87,13 @@ class Oracle:
         emitted = self.emitted[lease.lease]
         acked_at = self.acked_at.get(message)
         assert acked_at is None or acked_at >= emitted, \
-            f"{group} acked {id} ({lease.topic}[{lease.partition}] {offset}), which was confirmed at {acked_at:.3f}, and got it again at {emitted:.3f}"
+            f"{group} acked {id} ({lease.topic}[{lease.partition}] {offset}), which was confirmed at {acked_at:.3f}, "
+            f"and got it again at {emitted:.3f}"
         last, last_at = self.delivery.get(message, (0, -1.0))
         if emitted > last_at and not self.mark_count(group, key, offset, False, last_at):
             assert lease.delivery >= last, \
-                f"{group} got {id} ({lease.topic}[{lease.partition}] {offset}) as delivery {last} at {last_at:.3f}, as {lease.delivery} at {emitted:.3f}"
+                f"{group} got {id} ({lease.topic}[{lease.partition}] {offset}) as delivery {last} at {last_at:.3f}, "
+                f"as {lease.delivery} at {emitted:.3f}"
             self.delivery[message] = lease.delivery, emitted
         self.handed_out.add(message)
         self.counts["delivered"] += 1
@@ -146,7 +148,8 @@ class Oracle:
         for key, partition in self.logd.core.catalog.partitions.items() if self.logd.core else ():
             if partition.topic.startswith("__") or key[0] not in self.metad.topics:
                 continue
-            ids = {offset: id_of(record.value) for offset, record in self.read(partition) if not partition.topic.endswith(DLQ_SUFFIX)}
+            ids = {offset: id_of(record.value) for offset, record in self.read(partition)
+                   if not partition.topic.endswith(DLQ_SUFFIX)}
             for id, placed in list(self.placed.items()):
                 if placed.key != key or placed.offset < partition.log.start:
                     continue
@@ -195,7 +198,8 @@ class Oracle:
 
     def _check_lag(self, part: Part, name: str) -> None:
         partition = self.logd.partition(part.key)
-        if partition is None or (partition.epoch, partition.last_stable, partition.log.start) != (part.epoch, part.end, part.log_start):
+        said = part.epoch, part.end, part.log_start
+        if partition is None or (partition.epoch, partition.last_stable, partition.log.start) != said:
             return
         wanted: set[int] = set()
         offset = partition.log.start
@@ -245,7 +249,8 @@ class Oracle:
                     headers = dict(record.system_headers)
                     message = headers["gq-dlq-group"].decode(), id_of(record.value)
                     copies[message] += 1
-                    places[message] = int(headers["gq-dlq-offset"]), int(headers["gq-dlq-partition"]), headers["gq-dlq-topic"].decode()
+                    places[message] = (int(headers["gq-dlq-offset"]), int(headers["gq-dlq-partition"]),
+                                       headers["gq-dlq-topic"].decode())
         for message, count in copies.items():
             offset, number, topic = places[message]
             meta = self.metad.named(topic)

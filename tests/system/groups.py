@@ -208,7 +208,8 @@ def numbers_of(messages: Sequence[Any]) -> list[int]:
 # -- consumers that can be killed -----------------------------------------------------------------
 
 WORKER = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)    # whoever started the tests may have it ignored
 import gq_client
 from gq_proto.errors import GoQueueError
 topic, group, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
