@@ -87,12 +87,12 @@ class Oracle:
         emitted = self.emitted[lease.lease]
         acked_at = self.acked_at.get(message)
         assert acked_at is None or acked_at >= emitted, \
-            f"{group} acked {id} ({lease.topic}[{lease.partition}] {offset}), which was confirmed at {acked_at:.3f}, "
+            f"{group} acked {id} ({lease.topic}[{lease.partition}] {offset}), which was confirmed at {acked_at:.3f}, " \
             f"and got it again at {emitted:.3f}"
         last, last_at = self.delivery.get(message, (0, -1.0))
         if emitted > last_at and not self.mark_count(group, key, offset, False, last_at):
             assert lease.delivery >= last, \
-                f"{group} got {id} ({lease.topic}[{lease.partition}] {offset}) as delivery {last} at {last_at:.3f}, "
+                f"{group} got {id} ({lease.topic}[{lease.partition}] {offset}) as delivery {last} at {last_at:.3f}, " \
                 f"as {lease.delivery} at {emitted:.3f}"
             self.delivery[message] = lease.delivery, emitted
         self.handed_out.add(message)

@@ -1,8 +1,8 @@
 """Time, chance and the network of a simulated cluster: one queue of events, one random generator, nothing else decides.
 
 Time is seconds since the start. The wall clock runs beside it and can be set. A Line is one connection: what is sent on it arrives
-in order, late, or, when the line breaks or a message is lost, not at all; its caller hears Unavailable or TimedOut then and does not
-know what became of its request. Messages are encoded and decoded on the way, so that nobody shares objects.
+in order, late, or, when the line breaks or a message is lost, not at all; its caller hears Unavailable or TimedOut then and does
+not know what became of its request. Messages are encoded and decoded on the way, so that nobody shares objects.
 """
 
 import heapq
