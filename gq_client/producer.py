@@ -53,6 +53,7 @@ class Producer:
         self._closed = False
         self._busy = False                                   # callers fill batches, and take answers while they do
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._watched = 0                                    # wire.dialled when it last went to sleep
         self._wake_at = 0.0                                  # when the thread will look at the linger again
         self._thread = threading.Thread(target=self._run, name="gq-producer", daemon=True)
         client.adopt(self)
@@ -152,6 +153,7 @@ class Producer:
             self._busy = True
             self._batcher.seal(time.monotonic(), lane, partition)
             finished = self._work()
+            self._rouse()
         if finished:
             self._announce(finished)
 
@@ -225,6 +227,14 @@ class Producer:
             finally:
                 self._waiting -= 1
 
+    def _rouse(self) -> None:
+        """Under the lock: the thread may sleep longer than what was just sent allows, or without an eye on a new connection."""
+        due = min(self._batcher.next_due, self._line.session.next_due)
+        if self._wake_at and (due < self._wake_at or self._line.wire.dialled != self._watched):
+            self._wake_at = due
+            self._watched = self._line.wire.dialled
+            self._prod()
+
     def _prod(self) -> None:
         """Have the thread look now: it may sleep although answers are due."""
         os.eventfd_write(self._wake_fd, 1)
@@ -255,12 +265,16 @@ class Producer:
                 finished = self._work()
                 self._wake_at = NEVER            # from here on opened() wakes us, whatever we are about to see
                 due = self._wake_at = min(batcher.next_due, line.session.next_due)
+                self._watched = line.wire.dialled
                 busy, self._busy = self._busy and not self._waiting, False
             if finished:
                 self._announce(finished)
                 continue
             patience = None if due == NEVER else max(0, int((due - time.monotonic()) * 1000 + 0.999))
-            ready = nap.poll(NAP_MS if patience is None else min(NAP_MS, patience)) if busy else poll.poll(patience)
+            if busy:
+                nap.poll(NAP_MS if patience is None else min(NAP_MS, patience))
+                patience = 0                 # callers take answers; that a connection stands or broke is seen here alone
+            ready = poll.poll(patience)
             self._wake_at = 0.0
             if ready:
                 self._came(ready)

@@ -63,6 +63,7 @@ class Wire:
         self._connections: dict[str, Connection] = {}
         self._by_fd: dict[int, Connection] = {}
         self.closed = False
+        self.dialled = 0             # connections made so far: one more, and who waits must watch its descriptors too
 
     def flush(self) -> None:
         """Send what the session wants sent, dial whom it wants dialled, take what has come meanwhile."""
@@ -122,6 +123,7 @@ class Wire:
         self.session.close()
 
     def _dial(self, endpoint: str) -> None:
+        self.dialled += 1
         connection = Connection(self._context, endpoint)
         self._connections[endpoint] = self._by_fd[connection.fd] = self._by_fd[connection.monitor_fd] = connection
         self._watch(connection.fd)

@@ -243,6 +243,17 @@ def test_a_lingering_message_goes_out_by_itself(node: Node, topic: str) -> None:
             time.sleep(0.1)          # the thread is fast asleep before the next
 
 
+def test_without_linger_answers_come_while_the_app_goes_on_sending(node: Node, topic: str) -> None:
+    pace = threading.Event()             # never set: a steady sender
+    with node.client() as client, client.producer(linger=0) as producer:
+        first = producer.send(topic, b"first")
+        end = time.monotonic() + 5
+        while not first.done():
+            assert time.monotonic() < end, "the first message is written before anybody flushes"
+            pace.wait(0.001)
+            producer.send(topic, b"another")
+
+
 def test_after_a_fork_the_child_is_told(node: Node, topic: str) -> None:
     client = node.client()
     client.publish(topic, b"parent")
