@@ -81,6 +81,7 @@ LANE_WEIGHTS: Final = (50, 25, 15, 7, 3)
 SOCKET_PATH_MAX: Final = 107            # sun_path
 HIGH_WATER_MARK: Final = 1_000          # messages a socket queues per peer
 LINGER_MS: Final = 1_000
+UNREAD_BYTES_MAX: Final = 64 * MIB      # large replies a peer leaves unread; one more may be as large as FETCH_BYTES_MAX
 REQUEST_DEADLINE_MS: Final = 30_000
 LONG_POLL_MS_MAX: Final = 60_000
 

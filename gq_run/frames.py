@@ -31,8 +31,14 @@ def receive(socket: zmq.Socket[bytes]) -> list[zmq.Frame]:
     return frames
 
 
-def send(socket: zmq.Socket[bytes], frames: Sequence[Any]) -> None:
-    """zmq.Again when the peer's queue is full or nobody is there; then none of it was sent."""
-    last = len(frames) - 1
+def send(socket: zmq.Socket[bytes], frames: Sequence[Any], track: bool = False) -> list[Any]:
+    """zmq.Again when the peer's queue is full or nobody is there; then none of it was sent. With `track`, (size, tracker) of each
+    frame that was handed over: tracker.done says that ZeroMQ is through with it."""
+    last, tracked = len(frames) - 1, []
     for i, frame in enumerate(frames):
-        _send(socket, frame, _NOW if i == last else _MORE, len(frame) <= ZERO_COPY_BYTES)
+        size = len(frame)
+        copy = size <= ZERO_COPY_BYTES
+        tracker = _send(socket, frame, _NOW if i == last else _MORE, copy, track and not copy)
+        if track and not copy:
+            tracked.append((size, tracker))
+    return tracked

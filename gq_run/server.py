@@ -3,20 +3,27 @@
 Owns the socket and its endpoints. What is no request is answered with an error where it names an id, and dropped otherwise; a
 request past its deadline is dropped. A handler raises a GoQueueError to refuse, calls reply() now, or keeps the request and
 replies later. A peer that is gone or does not read (its queue is full) makes reply() False: nothing blocks, nothing grows.
+
+Bounds: a peer that leaves more than UNREAD_BYTES_MAX of large replies unread is answered Busy until it reads; a turn takes
+DRAIN_MAX requests and no new one after DRAIN_S, so that what they cost comes between others' requests, not before them.
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import zmq
 
 from gq_proto import limits, messages
-from gq_proto.errors import BadRequest, GoQueueError, UnknownKind
+from gq_proto.errors import BadRequest, Busy, GoQueueError, UnknownKind
 from gq_run.frames import receive, send
 from gq_run.loop import Loop
 
-DRAIN_MAX = 256          # messages taken in one turn
+DRAIN_MAX = 256          # messages taken in one turn,
+DRAIN_S = 0.01           # and no further one after so long
+PEERS_KEPT = 256         # with unread replies, before those that have read are looked for
+UNREAD = "you have not read what you asked for before: read, then ask for more"
 Payload = bytes | bytearray | memoryview | zmq.Frame
 
 
@@ -40,11 +47,34 @@ class Incoming:
         self.deadline = deadline         # monotonic seconds
 
     def reply(self, body: messages.Body, frames: Sequence[Payload] = ()) -> bool:
-        """False when the peer is gone or its queue is full."""
+        """False when the peer is gone or does not read."""
+        if frames and not self._server.has_room(self.peer):
+            self.fail(Busy(UNREAD))
+            return False
         return self._server.send(self.peer, messages.encode_reply(self.kind, self.id, body), frames)
 
     def fail(self, error: GoQueueError) -> bool:
         return self._server.send(self.peer, messages.encode_error(self.kind, self.id, error))
+
+
+class Unread:
+    """Large frames that a peer was sent and ZeroMQ still holds, oldest first."""
+
+    __slots__ = ("bytes", "frames")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.frames: deque[tuple[int, Any]] = deque()
+
+    def add(self, tracked: Sequence[tuple[int, Any]]) -> None:
+        self.frames += tracked
+        self.bytes += sum([size for size, _ in tracked])
+
+    def look(self) -> int:
+        """What is left, in bytes."""
+        while self.frames and self.frames[0][1].done:
+            self.bytes -= self.frames.popleft()[0]
+        return self.bytes
 
 
 class Server:
@@ -57,6 +87,7 @@ class Server:
         self.taken = 0                   # requests handed over
         self.refused = 0                 # messages that were no requests
         self.unsent = 0                  # replies whose peer was gone or full
+        self._unread: dict[bytes, Unread] = {}
         self.socket = context.socket(zmq.ROUTER)
         self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self.socket.setsockopt(zmq.LINGER, limits.LINGER_MS)
@@ -93,20 +124,39 @@ class Server:
 
     def send(self, peer: bytes, head: bytes, frames: Sequence[Payload] = ()) -> bool:
         try:
-            send(self.socket, [peer, head, *frames])
+            tracked = send(self.socket, [peer, head, *frames], track=bool(frames))
         except zmq.ZMQError as e:
             if e.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
             self.unsent += 1
             return False
+        if tracked:
+            self._note_unread(peer, tracked)
         return True
 
+    def _note_unread(self, peer: bytes, tracked: list[tuple[int, Any]]) -> None:
+        if peer not in self._unread and len(self._unread) >= PEERS_KEPT:
+            self._unread = {other: unread for other, unread in self._unread.items() if unread.look()}
+        self._unread.setdefault(peer, Unread()).add(tracked)
+
+    def has_room(self, peer: bytes) -> bool:
+        """Has it read what it was sent, but for UNREAD_BYTES_MAX?"""
+        unread = self._unread.get(peer)
+        if unread is None:
+            return True
+        if not unread.look():
+            del self._unread[peer]
+        return unread.bytes < limits.UNREAD_BYTES_MAX
+
     def _drain(self) -> None:
+        until = self._loop.now() + DRAIN_S
         for _ in range(DRAIN_MAX):
             frames = receive(self.socket)
             if not frames:
                 return
             self._take(frames)
+            if self._loop.now() >= until:
+                return
 
     def _take(self, frames: list[zmq.Frame]) -> None:
         peer = frames[0].bytes
@@ -126,6 +176,8 @@ class Server:
             if request.kind not in messages.REQUEST_KINDS:
                 raise UnknownKind(f"request kind {request.kind} is unknown here")
             incoming.body = messages.request_body(request)
+            if self._unread and not self.has_room(peer):
+                raise Busy(UNREAD)
             self.taken += 1
             self._handle(incoming)
         except GoQueueError as e:

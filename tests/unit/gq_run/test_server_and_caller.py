@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import zmq
 
-from gq_proto import messages
-from gq_proto.errors import BadRequest, BadVersion, GoQueueError, NotFound, TimedOut, Unavailable, UnknownKind
+from gq_proto import limits, messages
+from gq_proto.errors import BadRequest, BadVersion, Busy, GoQueueError, NotFound, TimedOut, Unavailable, UnknownKind
 from gq_proto.messages import Empty, Kind
 from gq_run.caller import Caller
 from gq_run.loop import Loop
@@ -167,6 +167,36 @@ def test_a_peer_that_does_not_read_costs_a_bound_and_no_more(raw: zmq.Socket[byt
         sent += 1
         assert sent < 100_000
     assert door.server.unsent == 1
+
+
+def test_large_replies_that_nobody_reads_are_bounded_in_bytes(raw: zmq.Socket[bytes], door: Door, turn_until: TurnUntil) -> None:
+    large = bytes(8 * limits.MIB)
+    raw.setsockopt(zmq.RCVBUF, 4096)
+    door.answer = lambda incoming: incoming.reply(Empty(), [large])
+    ids = range(1, 201)
+    for id in ids:
+        raw.send(envelope(id=id))
+    received: list[tuple[int, int]] = []
+    turn_until(lambda: door.server.taken > 1)
+    for _ in ids:                                        # nothing is read meanwhile
+        door.server._loop.turn()
+    most = limits.UNREAD_BYTES_MAX // len(large) + 1
+    assert door.server.taken <= 2 * most, "what the kernel and the other side take in comes on top"
+
+    def read() -> bool:
+        while raw.poll(0):
+            head, *frames = raw.recv_multipart()
+            reply = messages.decode_reply(head)
+            received.append((reply.error, sum(map(len, frames))))
+        return len(received) == len(ids)
+
+    turn_until(read)
+    assert {error for error, size in received if not size} == {Busy.code}
+    assert sum(size > 0 for _, size in received) == door.server.taken < len(ids)
+    raw.send(envelope(id=500))
+    turn_until(lambda: door.came[-1].id == 500)
+    turn_until(lambda: raw.poll(0))
+    assert len(raw.recv_multipart()) == 2, "who reads is served again"
 
 
 def test_bind_says_what_is_in_the_way(loop: Loop, context: Context, door: Door) -> None:
