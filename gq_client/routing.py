@@ -16,7 +16,7 @@ from gq_proto.names import GROUPS_TOPIC
 class To(NamedTuple):
     """Whom a request is for. Resolved to an endpoint anew at every attempt, so a retry follows a moved leader."""
 
-    role: str                  # "metad", "leader", "groups", "daemon", "endpoint"
+    role: str                  # "metad", "leader", "groups", "delays", "daemon", "endpoint"
     topic_id: int = 0
     partition: int = -1
     daemon: str = ""
@@ -38,9 +38,14 @@ class To(NamedTuple):
         return To("groups", 0, partition)
 
     @staticmethod
-    def node(daemon: str, node_id: str) -> "To":
-        """One daemon: "metad", "logd", "groupd" of a node."""
-        return To("daemon", 0, -1, daemon, node_id)
+    def delays(topic_id: int, partition: int) -> "To":
+        """The delayd of a partition: beside its leader."""
+        return To("delays", topic_id, partition)
+
+    @staticmethod
+    def node(daemon: str, node_id: str, topic_id: int = 0) -> "To":
+        """One daemon: "metad", "logd", "groupd", "delayd" of a node; about all of a topic that is there."""
+        return To("daemon", topic_id, -1, daemon, node_id)
 
     @staticmethod
     def at(endpoint: str) -> "To":
@@ -52,6 +57,8 @@ class To(NamedTuple):
             return f"the leader of partition {self.partition} of topic id {self.topic_id}"
         if self.role == "groups":
             return f"the coordinator of {GROUPS_TOPIC} partition {self.partition}"
+        if self.role == "delays":
+            return f"the delayd of partition {self.partition} of topic id {self.topic_id}"
         return {"metad": "metad", "endpoint": self.daemon}.get(self.role, f"{self.daemon} of node {self.node_id}")
 
 
@@ -142,6 +149,8 @@ class Routes:
         if to.role == "leader":
             topic = self.by_id.get(to.topic_id)
             return self._led(topic, to.partition, "logd")
+        if to.role == "delays":
+            return self._led(self.by_id.get(to.topic_id), to.partition, "delayd")
         if to.role == "groups":
             return self._led(self.topics.get(GROUPS_TOPIC), to.partition, "groupd")
         if to.role == "metad":

@@ -272,7 +272,7 @@ class Session:
                 continue
             if refresh.error:
                 self._finish(call, refresh.error)
-            elif call.to.role == "leader" and not self.routes.knows(call.to):
+            elif call.to.role in ("leader", "delays") and not self.routes.knows(call.to):
                 self._finish(call, call.last or UnknownTopicId(f"{call.to} is gone: the topic was deleted, or never made"))
             elif call.last or self.routes.endpoint(call.to) is None:
                 call.attempts += not call.last

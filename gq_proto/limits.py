@@ -77,6 +77,11 @@ EXPORT_INTERVAL_MS: Final = 5_000      # JSON exports of a changed group
 STARVATION_MS: Final = 30_000
 LANE_WEIGHTS: Final = (50, 25, 15, 7, 3)
 
+# Delays
+DELAYED_PAGE: Final = 500               # messages in one answer of a listing
+DELAYED_PAGE_MAX: Final = 10_000
+DELAYED_RANGES_MAX: Final = 10_000      # ranges in one request to cancel
+
 # Sockets
 SOCKET_PATH_MAX: Final = 107            # sun_path
 HIGH_WATER_MARK: Final = 1_000          # messages a socket queues per peer

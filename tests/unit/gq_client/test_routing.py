@@ -6,7 +6,7 @@ from gq_client.routing import METAD, Routes, To
 from gq_proto import codec
 from gq_proto import messages as m
 from gq_proto.errors import UnknownPartition, UnknownTopic
-from tests.unit.gq_client.wire_fakes import GROUPD, LOGD, news, topic
+from tests.unit.gq_client.wire_fakes import DELAYD, GROUPD, LOGD, news, topic
 
 
 def routes(*topics: m.TopicMeta) -> Routes:
@@ -21,8 +21,9 @@ def test_endpoints() -> None:
     assert table.endpoint(To.leader(5, 1)) == LOGD
     assert table.endpoint(To.group("g")) == GROUPD
     assert table.endpoint(To.node("logd", "n")) == LOGD
+    assert table.endpoint(To.delays(5, 1)) == DELAYD
     assert table.endpoint(To.at("tcp://x")) == "tcp://x"
-    for nobody in (To.leader(5, 2), To.leader(6, 0), To.node("logd", "m"), To.groups(16)):
+    for nobody in (To.leader(5, 2), To.leader(6, 0), To.node("logd", "m"), To.groups(16), To.delays(5, 2), To.delays(6, 0)):
         assert table.endpoint(nobody) is None
 
 

@@ -11,6 +11,7 @@ from gq_proto.messages import Kind
 METAD = "ipc:///m"
 LOGD = "ipc:///l"
 GROUPD = "ipc:///g"
+DELAYD = "ipc:///d"
 
 
 def topic(name: str = "t", id: int = 5, partitions: int = 2, leader: str = "n", version: int = 1, **config: Any) -> m.TopicMeta:
@@ -18,7 +19,8 @@ def topic(name: str = "t", id: int = 5, partitions: int = 2, leader: str = "n", 
 
 
 def daemons(logd: str = LOGD) -> list[m.DaemonMeta]:
-    return [m.DaemonMeta("n", "metad", [METAD], 1), m.DaemonMeta("n", "logd", [logd], 1), m.DaemonMeta("n", "groupd", [GROUPD], 1)]
+    return [m.DaemonMeta("n", "metad", [METAD], 1), m.DaemonMeta("n", "logd", [logd], 1),
+            m.DaemonMeta("n", "groupd", [GROUPD], 1), m.DaemonMeta("n", "delayd", [DELAYD], 1)]
 
 
 def news(*topics: m.TopicMeta, version: int = 1, deleted: tuple[int, ...] = (), logd: str = LOGD) -> m.MetadataReply:
