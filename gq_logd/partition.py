@@ -25,7 +25,7 @@ from gq_proto import codec, control, segment
 from gq_proto import files as small
 from gq_proto import ranges as rng
 from gq_proto import record as rec
-from gq_proto.errors import Busy, DiskFull, GoQueueError, NotLeader, OffsetOutOfRange, PartitionOffline
+from gq_proto.errors import Busy, Corrupt, DiskFull, GoQueueError, NotLeader, OffsetOutOfRange, PartitionOffline
 from gq_proto.found import FoundControl
 from gq_proto.messages import Control, Isolation, TopicConfig
 from gq_proto.runs import triples
@@ -186,6 +186,15 @@ class Partition:
         if len(self.controls) < CONTROLS_KEPT or self.controls[0].offset <= low:
             return wanted
         return None
+
+    def timestamp_at(self, offset: int) -> int:
+        """Of a record below the log end; 0 when it is damaged or gone."""
+        if offset < self.log.start:
+            return 0
+        try:
+            return rec.timestamp_of(self.log.find(offset).read(offset, offset + 1, 1)[0])
+        except Corrupt:
+            return 0
 
     # -- what became true --------------------------------------------------------------
 

@@ -150,18 +150,25 @@ class Turn:
         self._max = stamped.max_timestamp
 
     def _known(self, item: Item, stamped: Stamped, batch: Batch) -> bool:
-        """True for a duplicate, which is answered with the offset it got first."""
+        """True for a duplicate, which is answered with the offset and timestamp it got first."""
         producers = self._partition.producers
         offset = producers.check(batch.producer_id, batch.epoch, batch.base_sequence, batch.count, self._ahead)
         if offset < 0:
             self._ahead[batch.producer_id] = producers.following(
                 batch.producer_id, batch.epoch, batch.base_sequence, batch.count, stamped.first_offset, self._ahead)
             return False
-        item.produced = Produced(0, "", offset, 0, self._partition.log.start, True)
+        item.produced = Produced(0, "", offset, self._timestamp_at(offset), self._partition.log.start, True)
         item.end = offset + batch.count
         if offset >= self._partition.log.end:
             self._echoes.append(item)
         return True
+
+    def _timestamp_at(self, offset: int) -> int:
+        """Of the first record of a batch that was written, or stamped in this turn."""
+        if offset < self._partition.log.end:
+            return self._partition.timestamp_at(offset)
+        return next(rec.timestamp_of(frame) for (_, stamped), frame in zip(self._items, self._buffers, strict=True)
+                    if stamped.first_offset == offset)
 
     def _make_room(self, size: int) -> None:
         """Roll when the frame does not fit, or when the segment's first record is past its retention."""
@@ -196,14 +203,14 @@ class Turn:
             self._decided.clear()
             self._start()
         else:
-            self._written(items)
+            self._written(items, buffers)
 
-    def _written(self, items: list[tuple[Item, Stamped]]) -> None:
+    def _written(self, items: list[tuple[Item, Stamped]], buffers: list[Any]) -> None:
         partition = self._partition
         live, stats = partition.log.live, partition.stats
         partition.producers.apply(self._ahead)
         self._ahead = {}
-        for item, stamped in items:
+        for (item, stamped), frame in zip(items, buffers, strict=True):
             live.take(stamped, stamped.size)
             batch = stamped.batch
             if batch and stamped.flags & rec.TRANSACTIONAL:
@@ -214,7 +221,7 @@ class Turn:
             stats.bytes_produced += stamped.size
             partition.log.size_bytes += stamped.size
             item.end = stamped.next_offset
-            item.produced = Produced(0, "", stamped.first_offset, stamped.max_timestamp, partition.log.start)
+            item.produced = Produced(0, "", stamped.first_offset, rec.timestamp_of(frame), partition.log.start)
         partition.changed = True
 
 

@@ -138,6 +138,11 @@ def kind_lane(kind: int) -> int:
     return kind & 7
 
 
+def timestamp_of(record: bytes | bytearray | memoryview) -> int:
+    """The timestamp of a valid record, or of the first of a batch."""
+    return int.from_bytes(record[16:24])
+
+
 def flag_names(flags: int) -> list[str]:
     """For people: the names of the flags that are set, unknown ones in hex."""
     names = [name for bit, name in FLAG_NAMES.items() if flags & bit]

@@ -95,7 +95,44 @@ def test_a_duplicate_in_the_same_turn(tmp_path: Path) -> None:
     world = World(tmp_path)
     one, two = world.publish(batch_of(b"a", producer=4), batch_of(b"a", producer=4))
     assert one.base_offset == two.base_offset == 1 and two.duplicate and not one.duplicate
+    assert two.timestamp_us == one.timestamp_us == START_US
     assert values(world.read_all()) == [b"a"]
+
+
+def test_a_duplicate_is_answered_with_the_timestamp_it_got_first(tmp_path: Path) -> None:
+    world = World(tmp_path, settings={"segment_bytes": 300})
+    batches = [batch_of(b"%d" % n * 50, b"x", producer=4, sequence=2 * n) for n in range(5)]
+    first = []
+    for batch in batches:
+        world.tick(1)
+        first.append(world.publish(batch)[0].timestamp_us)
+    assert first == sorted(set(first)) and first[0] > START_US
+    for restart in (lambda: world.tick(1), world.crash, world.stop):
+        restart()
+        if restart == world.stop:
+            world.start()
+        assert [world.publish(batch)[0].timestamp_us for batch in batches] == first
+    assert [record.timestamp for record in world.read_all()][::2] == first
+
+
+def test_timestamps_of_apps_are_told_as_they_are_stored(tmp_path: Path) -> None:
+    world = World(tmp_path, settings={"timestamp_type": "create"})
+    late, early = (batch_of(b"v", producer=n, timestamp=START_US - n * SECOND) for n in (1, 2))
+    for _ in range(2):
+        assert [p.timestamp_us for p in world.publish(late, early)] == [START_US - SECOND, START_US - 2 * SECOND]
+
+
+def test_a_duplicate_of_what_is_gone_or_damaged_has_no_timestamp(tmp_path: Path) -> None:
+    world = World(tmp_path, settings={"segment_bytes": 300})
+    batches = [batch_of(b"%d" % n * 200, producer=4, sequence=n) for n in range(4)]
+    world.publish(*batches)
+    world.ask(Kind.DELETE_BEFORE, messages.DeleteBefore(3))
+    assert world.partition.log.start == 3
+    with open(world.log_path(3), "r+b") as file:
+        file.seek(60)
+        file.write(b"?")
+    again = world.publish(*batches)
+    assert [(p.error, p.duplicate, p.timestamp_us) for p in again] == [(0, True, 0)] * 3 + [(0, True, START_US)]
 
 
 def test_epochs_fence_and_begin_anew(tmp_path: Path) -> None:
