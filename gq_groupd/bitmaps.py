@@ -1,130 +1,14 @@
-"""Offset sets: roaring bitmaps and flat ranges [low, count, ...], and the ways between them.
+"""Moved to gq_proto.bitmaps."""
 
-Bounded work on hostile input: nothing here fills a bitmap with a range that was not clipped to what exists first.
-"""
-
-from collections.abc import Iterable
-from typing import Final
-
-from pyroaring import BitMap64
-
-TOP: Final = 2**63          # above every offset
-SHORT: Final = 4_096        # bitmaps that are walked member by member
-
-
-def bitmap_of(ranges: list[int]) -> BitMap64:
-    """Of ranges that are known to be small."""
-    bitmap = BitMap64()
-    for at in range(0, len(ranges), 2):
-        bitmap.add_range(ranges[at], ranges[at] + ranges[at + 1])
-    return bitmap
-
-
-def bitmap_between(low: int, high: int) -> BitMap64:
-    """[low, high)"""
-    bitmap = BitMap64()
-    bitmap.add_range(low, high)
-    return bitmap
-
-
-def ranges_of(bitmap: BitMap64, limit: int = 2**62) -> list[int]:
-    """Sorted; at most `limit` ranges, the lowest."""
-    if not bitmap:
-        return []
-    low, count = bitmap.min(), len(bitmap)
-    if bitmap.max() - low + 1 == count:
-        return [low, count]
-    return _short_ranges(bitmap)[:2 * limit] if count <= SHORT else _long_ranges(bitmap, low, limit)
-
-
-def _short_ranges(bitmap: BitMap64) -> list[int]:
-    ranges: list[int] = []
-    end = -1
-    for offset in bitmap.to_array():
-        if offset == end:
-            ranges[-1] += 1
-        else:
-            ranges += (offset, 1)
-        end = offset + 1
-    return ranges
-
-
-def _long_ranges(bitmap: BitMap64, first: int, limit: int) -> list[int]:
-    ranges: list[int] = []
-    low: int | None = first
-    while low is not None and len(ranges) < 2 * limit:
-        high = run_end(bitmap, low)
-        ranges += (low, high - low)
-        low = next_in(bitmap, high)
-    return ranges
-
-
-def next_in(bitmap: BitMap64, offset: int) -> int | None:
-    """The first one at or above offset."""
-    if not bitmap or offset > bitmap.max():
-        return None
-    return int(bitmap.next_set_bit(offset))
-
-
-def run_end(bitmap: BitMap64, low: int) -> int:
-    """The first offset at or above low that is not in it. Gallops: O(log of the run)."""
-    step, high = 1, low
-    while bitmap.contains_range(high, high + step):
-        high += step
-        step *= 2
-    while step > 1:
-        step //= 2
-        if bitmap.contains_range(high, high + step):
-            high += step
-    return high
-
-
-def count_of(ranges: list[int]) -> int:
-    return sum(ranges[1::2])
-
-
-def first_of(ranges: list[int], n: int) -> list[int]:
-    """The first n offsets, in the order of the ranges."""
-    out: list[int] = []
-    for at in range(0, len(ranges), 2):
-        if n <= 0:
-            break
-        out += (ranges[at], min(n, ranges[at + 1]))
-        n -= ranges[at + 1]
-    return out
-
-
-def clipped(ranges: list[int], low: int, high: int) -> tuple[BitMap64, list[int]]:
-    """What of ranges lies in [low, high), and the ranges that stick out, whole parts: never fills more than the span."""
-    inside = BitMap64()
-    outside: list[int] = []
-    for at in range(0, len(ranges), 2):
-        a, b = ranges[at], ranges[at] + ranges[at + 1]
-        if a >= low and b <= high:
-            inside.add_range(a, b)
-            continue
-        c, d = max(a, low), min(b, high)
-        if c >= d:
-            outside += (a, b - a)
-            continue
-        inside.add_range(c, d)
-        if a < c:
-            outside += (a, c - a)
-        if d < b:
-            outside += (d, b - d)
-    return inside, outside
-
-
-def within(bitmap: BitMap64, low: int, high: int) -> BitMap64:
-    """bitmap & [low, high), whatever high is."""
-    if not bitmap:
-        return BitMap64()
-    high = min(high, bitmap.max() + 1)
-    return bitmap & bitmap_between(low, high) if low < high else BitMap64()
-
-
-def union_of(bitmaps: Iterable[BitMap64]) -> BitMap64:
-    out = BitMap64()
-    for bitmap in bitmaps:
-        out |= bitmap
-    return out
+from gq_proto.bitmaps import SHORT as SHORT
+from gq_proto.bitmaps import TOP as TOP
+from gq_proto.bitmaps import bitmap_between as bitmap_between
+from gq_proto.bitmaps import bitmap_of as bitmap_of
+from gq_proto.bitmaps import clipped as clipped
+from gq_proto.bitmaps import count_of as count_of
+from gq_proto.bitmaps import first_of as first_of
+from gq_proto.bitmaps import next_in as next_in
+from gq_proto.bitmaps import ranges_of as ranges_of
+from gq_proto.bitmaps import run_end as run_end
+from gq_proto.bitmaps import union_of as union_of
+from gq_proto.bitmaps import within as within

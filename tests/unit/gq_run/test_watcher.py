@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from gq_groupd.watcher import Watcher
 from gq_proto.errors import Unavailable, UnknownTopicId
 from gq_proto.messages import Watched, WatchReply
+from gq_run.watcher import Watcher
 
 
 class Peers:

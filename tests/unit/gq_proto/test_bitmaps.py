@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from gq_groupd import bitmaps
 from gq_groupd.acks import Acked
+from gq_proto import bitmaps
 
 OFFSETS = st.sets(st.integers(0, 300))
 RANGE = st.tuples(st.integers(0, 300), st.integers(0, 60)).map(lambda r: (r[0], r[0] + r[1]))
