@@ -14,8 +14,20 @@ Owns everything an app touches. Decisions live in pure modules: session (request
 reader's), consumer; sockets in wire; waiting in line and aio_line. Errors are those of gq_proto.errors.
 """
 
-from gq_client.aio import AsyncClient
+from typing import TYPE_CHECKING, Any
+
 from gq_client.batches import Published
 from gq_client.sync import Client
 
+if TYPE_CHECKING:
+    from gq_client.aio import AsyncClient
+
 __all__ = ["AsyncClient", "Client", "Published"]
+
+
+def __getattr__(name: str) -> Any:
+    """asyncio takes longer to import than all the rest: only who asks for AsyncClient pays."""
+    if name == "AsyncClient":
+        from gq_client.aio import AsyncClient
+        return AsyncClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
