@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from gq_proto.errors import GoQueueError
 from gq_proto.messages import AssignedPush, Body, GroupInfo
+from gq_proto.runs import ALL_LANES
 
 
 class Call(Protocol):
@@ -85,12 +86,13 @@ class WatchSet:
 
 @dataclass(frozen=True, slots=True)
 class AskRuns:
-    """Runs(offset, lane -1, limit) -> RunsReply."""
+    """Runs(offset, lane, limit) -> RunsReply."""
 
     topic_id: int
     partition: int
     offset: int
     limit: int
+    lane: int = ALL_LANES
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,9 @@
 Places new parts (at the earliest, the latest or a time), scans runs from the first unacked offset to the end, and on a new leader
 epoch has everything dropped that the last one did not keep, before anything else happens to the part. Asks again by itself.
 
+Serving comes before counting. A part first asks for the few runs that fill its lanes; what lies behind them is scanned without
+lanes, where runs of random priorities are one, in slices of SCAN_RUNS of which SCANS_MAX are under way in all.
+
 Invariant: nothing of a log is believed that does not carry the part's epoch.
 """
 
@@ -17,7 +20,7 @@ from gq_groupd.effects import AskEndOfEpoch, AskOffsetForTime, AskRuns, WatchSet
 from gq_groupd.group import Group, Key
 from gq_groupd.part import Part
 from gq_proto.errors import GoQueueError
-from gq_proto.limits import RUNS_MAX
+from gq_proto.limits import BUFFERED_RUNS, PRIORITIES
 from gq_proto.messages import (
     EARLIEST,
     LATEST,
@@ -28,10 +31,12 @@ from gq_proto.messages import (
     Watched,
 )
 from gq_proto.record import TIMESTAMP_MAX, TRANSACTIONAL
-from gq_proto.runs import CONTROL_KIND
+from gq_proto.runs import ALL_LANES, CONTROL_KIND, NO_LANES
 
 REST_MS = 250               # after an ask failed or brought nothing
-LOAD_RUNS = 512             # asked for when lanes drain
+LOAD_RUNS = BUFFERED_RUNS * PRIORITIES      # fill empty lanes when they are mixed evenly
+SCAN_RUNS = 1_024           # a slice of the scan that only counts; about a millisecond
+SCANS_MAX = 4               # slices under way
 TRANSACTIONAL_KIND = TRANSACTIONAL << 2
 Ask = AskRuns | AskEndOfEpoch | AskOffsetForTime
 
@@ -45,6 +50,8 @@ class Loading:
         self._asked: dict[Ask, list[tuple[Part, str]]] = {}
         self._groups: dict[Key, list[Group]] = {}          # who watches what
         self._watched: frozenset[Key] = frozenset()
+        self._scans = 0                                    # slices under way
+        self._scan_later: dict[Part, None] = {}            # who waits for one
 
     # -- topics and placing ------------------------------------------------------------------
 
@@ -221,15 +228,26 @@ class Loading:
         if part.stage == "checking":
             self._ask(part, "epoch", AskEndOfEpoch(*part.key, part.epoch))
         elif part.stage == "unseen":
-            self._ask(part, "scan", AskRuns(*part.key, part.scanned, RUNS_MAX))
-        elif part.scanned < part.end:
-            if part.stage == "ready":
-                part.step("fall behind")
-            self._ask(part, "scan", AskRuns(*part.key, part.scanned, RUNS_MAX))
+            self._ask(part, "scan", AskRuns(*part.key, part.scanned, LOAD_RUNS))
         else:
             wanted = part.lanes.wants(part.scanned)
             if wanted >= 0:
                 self._ask(part, "load", AskRuns(*part.key, wanted, LOAD_RUNS))
+            if part.scanned < part.end:
+                if part.stage == "ready":
+                    part.step("fall behind")
+                self._scan(part)
+
+    def _scan(self, part: Part) -> None:
+        """Go on behind what is scanned: with the lanes while they have room for what comes."""
+        if part.lanes.limit >= part.scanned:
+            self._ask(part, "scan", AskRuns(*part.key, part.scanned, LOAD_RUNS))
+            return
+        ask = AskRuns(*part.key, part.scanned, SCAN_RUNS, NO_LANES)
+        if self._scans < SCANS_MAX or ask in self._asked or "scan" in part.asking:
+            self._ask(part, "scan", ask)
+        else:
+            self._scan_later[part] = None
 
     def _ask(self, part: Part, slot: str, ask: Ask) -> None:
         if slot in part.asking:
@@ -238,10 +256,12 @@ class Loading:
         waiting = self._asked.setdefault(ask, [])
         waiting.append((part, slot))
         if len(waiting) == 1:
+            self._scans += _is_slice(ask)
             self._desk.emit(ask)
 
     def answer(self, ask: Ask, reply: Any, error: GoQueueError | None) -> None:
         waiting = self._asked.pop(ask, [])
+        self._scans -= _is_slice(ask)
         if isinstance(ask, AskOffsetForTime):
             self._time_answered(ask, reply, error)
         for part, slot in waiting:
@@ -255,6 +275,15 @@ class Loading:
                 self._runs(part, ask, reply)
             elif isinstance(ask, AskEndOfEpoch):
                 self._checked(part, ask, reply)
+        self._scan_more()
+
+    def _scan_more(self) -> None:
+        """Whose turn it is; the parts that were just answered come after those that wait."""
+        while self._scan_later and self._scans < SCANS_MAX:
+            part = next(iter(self._scan_later))
+            del self._scan_later[part]
+            if self._desk.alive(part):
+                self.tend(part)
 
     def _rest(self, part: Part) -> None:
         part.rest_until_ms = self._desk.now_ms + REST_MS
@@ -273,13 +302,13 @@ class Loading:
                 self._place_by_start(group, key)
 
     def _runs(self, part: Part, ask: AskRuns, reply: RunsReply) -> None:
-        scanned, limit = part.scanned, part.lanes.limit
         if not self._meet(part, reply.epoch, reply.log_start, min(reply.high_watermark, reply.last_stable)):
             return
-        if reply.epoch == part.epoch:
-            part.scan(reply.runs, reply.controls, reply.hidden, ask.offset, max(reply.next_offset, ask.offset))
+        upto = max(reply.next_offset, ask.offset)
+        part.scan(reply.runs, reply.controls, reply.hidden, ask.offset, upto, ask.lane == ALL_LANES)
+        if ask.lane == ALL_LANES:
             self._desk.wake(part.group)
-        if (part.scanned, part.lanes.limit) == (scanned, limit) and part.scanned < part.end:
+        if upto == ask.offset < part.end:
             self._rest(part)
         self._note(part)
 
@@ -292,6 +321,10 @@ class Loading:
         self._extent(part, part.new_log_start, part.new_end)
         self._desk.wake(part.group)
         self._note(part)
+
+
+def _is_slice(ask: Ask) -> bool:
+    return isinstance(ask, AskRuns) and ask.lane == NO_LANES
 
 
 def _start_time(group: Group) -> int:

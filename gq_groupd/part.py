@@ -106,14 +106,16 @@ class Part:
 
     # -- the log's runs -------------------------------------------------------------------------
 
-    def scan(self, runs: list[int], controls: list[Control], hidden: list[int], first: int, upto: int) -> None:
-        """Runs of [first, upto). What lies at or above `scanned` becomes open; lanes take what they have room for."""
+    def scan(self, runs: list[int], controls: list[Control], hidden: list[int], first: int, upto: int, laned: bool = True) -> None:
+        """Runs of [first, upto). What lies at or above `scanned` becomes open; lanes take what they have room for, if the runs say
+        which lane they are of."""
         found = self._entries(runs, controls, hidden)
         if first <= self.scanned < upto:
-            for _, entry in found:
+            for entry in _joined([entry for _, entry in found]):
                 self._open(entry)
             self.scanned = upto
-        self.lanes.feed(first, found, upto)
+        if laned:
+            self.lanes.feed(first, found, upto)
 
     def _entries(self, runs: list[int], controls: list[Control], hidden: list[int]) -> list[tuple[int, Entry]]:
         found: list[tuple[int, Entry]] = []
@@ -406,6 +408,17 @@ class Part:
         self.lanes.skip_to(log_start)
         self.scanned = max(self.scanned, log_start)
         self.end = max(self.end, log_start)
+
+
+def _joined(entries: list[Entry]) -> list[Entry]:
+    """Neighbours as one, whatever their lanes."""
+    out: list[Entry] = []
+    for entry in entries:
+        if out and entry.anchor == out[-1].anchor == -1 and entry.low == out[-1].high:
+            out[-1] = Entry(out[-1].position, out[-1].low, entry.high)
+        else:
+            out.append(entry)
+    return out
 
 
 def _pairs(ranges: list[int]) -> list[tuple[int, int]]:

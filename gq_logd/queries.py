@@ -10,8 +10,8 @@ from gq_proto import messages
 from gq_proto import ranges as rng
 from gq_proto import record as rec
 from gq_proto.errors import BadRequest
-from gq_proto.limits import RUNS_MAX
-from gq_proto.runs import triples
+from gq_proto.limits import PRIORITIES, RUNS_MAX
+from gq_proto.runs import NO_LANES, triples
 from gq_proto.segment import Derived, unpack_due
 
 DUE_MAX: Final = 100_000
@@ -21,8 +21,8 @@ CONTROLS_MAX: Final = 1_024
 
 def runs(partition: Partition, asked: messages.Runs) -> messages.RunsReply:
     """OffsetOutOfRange above the end; below the log start it begins there."""
-    if asked.lane not in range(-1, 5):
-        raise BadRequest(f"lane {asked.lane} is none: use 0-4, or -1 for all")
+    if asked.lane not in range(NO_LANES, PRIORITIES):
+        raise BadRequest(f"lane {asked.lane} is none: use 0-4, -1 for all, or -2 for all without their lanes")
     limit = max(min(asked.limit, RUNS_MAX), 1)
     offset = max(asked.offset, partition.log.start)
     partition.check_offset(offset)

@@ -1309,15 +1309,20 @@ def select_runs(object packed, int64_t base, int64_t low, int64_t high, int64_t 
                 continue
             following = end
             kind = p[run * 9 + 8]
+            if lane == -2:
+                kind &= 0x30
             if kind == last_kind and last_end == start:
                 last_end = end
-                out[found * 3 - 2] = end - last_start
             elif lane < 0 or (kind & 7) == lane or kind & 0x20:
+                if found:
+                    out[found * 3 - 2] = last_end - last_start
                 out.append(start)
-                out.append(end - start)
+                out.append(0)
                 out.append(kind)
                 found += 1
                 last_kind, last_start, last_end = kind, start, end
+        if found:
+            out[found * 3 - 2] = last_end - last_start
     finally:
         PyBuffer_Release(&view)
     return out, following

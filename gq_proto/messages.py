@@ -214,7 +214,7 @@ class Runs(Body):
     """The run index of the envelope's partition from `offset` up to min(high watermark, last stable offset)."""
 
     offset: int
-    lane: int = -1               # a priority; -1 all. Control runs (kind & 0x20) are always included
+    lane: int = -1               # a priority; -1 all; -2 all, joined whatever their priority (kind & 0x30). Control runs always
     limit: int = limits.RUNS_MAX  # runs
 
 

@@ -9,6 +9,7 @@ from gq_proto.segment import RUN_ENTRY
 
 _SIZE: Final = RUN_ENTRY.size
 _CONTROL: Final = r.kind_of(r.CONTROL, 0)
+_APART: Final = r.kind_of(r.CONTROL | r.DELAYED, 0)     # what of a kind counts when lanes do not
 
 
 def extend_runs(packed: bytearray, base: int, runs: Sequence[int]) -> None:
@@ -29,6 +30,7 @@ def select_runs(packed: bytes | bytearray, base: int, low: int, high: int, lane:
                 limit: int = 2**62) -> tuple[list[int], int]:
     """(flat runs in [low, high), next offset): those of `lane` (-1: all) and every control run, cut to the bounds, at most `limit`.
 
+    Lane -2: all, and only `control` and `delayed` of a kind count: what differs in the rest of it is one run.
     Neighbours of one kind that the end of a block kept apart are joined. Next offset is where the next call goes on: behind
     the last run looked at, at least `low`; `high` may lie beyond the end."""
     out: list[int] = []
@@ -42,6 +44,7 @@ def select_runs(packed: bytes | bytearray, base: int, low: int, high: int, lane:
         if start >= end:
             continue
         following = end
+        kind = kind & _APART if lane == -2 else kind
         if out and out[-1] == kind and out[-3] + out[-2] == start:
             out[-2] += end - start
         elif lane < 0 or kind & 7 == lane or kind & _CONTROL:

@@ -20,6 +20,7 @@ CONTROL_KIND: Final = r.kind_of(r.CONTROL, 0)
 DELAYED_KIND: Final = r.kind_of(r.DELAYED, 0)
 UNDELIVERABLE: Final = CONTROL_KIND | DELAYED_KIND
 ALL_LANES: Final = -1
+NO_LANES: Final = -2         # all runs, those joined that differ in priority alone
 EVERY: Final = 2**62
 
 

@@ -15,7 +15,8 @@ from gq_proto import control
 from gq_proto import messages as m
 from gq_proto.errors import GoQueueError, OffsetOutOfRange, UnknownTopicId
 from gq_proto.messages import Kind
-from gq_proto.record import CONTROL, DELAYED, kind_of
+from gq_proto.record import CONTROL, DELAYED, kind_lane, kind_of
+from gq_proto.runs import ALL_LANES, CONTROL_KIND, NO_LANES, UNDELIVERABLE
 
 NORMAL = kind_of(0, 2)
 READY = kind_of(CONTROL, 2)
@@ -46,16 +47,19 @@ class Log:
     def end(self) -> int:
         return len(self.kinds)
 
-    def runs(self, low: int, high: int, limit: int = 10**9) -> tuple[list[int], int]:
+    def runs(self, low: int, high: int, limit: int = 10**9, lane: int = ALL_LANES) -> tuple[list[int], int]:
+        """As logd answers Runs."""
         out: list[int] = []
+        kinds = [kind & UNDELIVERABLE for kind in self.kinds] if lane == NO_LANES else self.kinds
         at = max(low, self.start)
         while at < high:
-            kind, first = self.kinds[at], at
-            while at < high and self.kinds[at] == kind:
+            kind, first = kinds[at], at
+            while at < high and kinds[at] == kind:
                 at += 1
-            if len(out) == 3 * limit:
-                return out, first
-            out += (first, at - first, kind)
+            if lane < 0 or kind & CONTROL_KIND or kind_lane(kind) == lane:
+                if len(out) == 3 * limit:
+                    return out, first
+                out += (first, at - first, kind)
         return out, max(high, low)
 
     def deliverable(self) -> set[int]:
@@ -206,7 +210,7 @@ class Rig:
         if isinstance(ask, fx.AskRuns):
             if ask.offset > log.end:
                 raise OffsetOutOfRange("behind the end")
-            runs, upto = log.runs(ask.offset, log.end, ask.limit)
+            runs, upto = log.runs(ask.offset, log.end, ask.limit, ask.lane)
             controls = [c for o, c in log.controls.items() if ask.offset <= o < upto]
             return m.RunsReply(runs, upto, log.start, log.end, log.end, log.epoch, controls)
         if isinstance(ask, fx.AskEndOfEpoch):

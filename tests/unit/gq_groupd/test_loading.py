@@ -6,9 +6,11 @@ import pytest
 
 from gq_groupd import effects as fx
 from gq_groupd.core import Settings
+from gq_groupd.loading import LOAD_RUNS, SCAN_RUNS, SCANS_MAX
 from gq_proto.errors import StaleReceipt, Unavailable, UnknownTopicId
 from gq_proto.messages import DescribeGroup, Kind, Mark, Mark1, Op
 from gq_proto.record import kind_of
+from gq_proto.runs import ALL_LANES, NO_LANES
 from tests.unit.gq_groupd.rig import LATER, NORMAL, READY, Rig, offsets
 
 
@@ -38,6 +40,72 @@ def test_lanes_are_merged_in_offset_order_even_when_buffers_overflow() -> None:
         for lease in leases:
             r.settle(lease)
     assert got == list(range(3_000))
+
+
+def held_slices(r: Rig) -> list[fx.AskRuns]:
+    return [ask for ask in r.held if isinstance(ask, fx.AskRuns) and ask.lane == NO_LANES]
+
+
+def mixed(r: Rig, partitions: int, count: int) -> None:
+    rng = random.Random(2)
+    for p in range(partitions):
+        r.log("t", p).kinds += [kind_of(0, rng.randrange(5)) for _ in range(count)]
+
+
+def test_serving_comes_before_counting() -> None:
+    r = Rig({"t": 1})
+    mixed(r, 1, 20_000)
+    r.hold.add(fx.AskRuns)
+    r.join()
+    [first] = r.held
+    assert isinstance(first, fx.AskRuns) and (first.lane, first.limit) == (ALL_LANES, LOAD_RUNS)
+    r.held.clear()
+    r.do(r.core.answer(r.now, r.wall, first, r.answer(first), None))
+    assert [offsets(lease) for lease in r.poll(most=20)] == [list(range(20))] and held_slices(r)
+    r.release(fx.AskRuns)
+    assert r.part().lag == 20_000
+
+
+def test_few_slices_of_the_scan_are_under_way_and_every_partition_has_its_turn() -> None:
+    r = Rig({"t": 20})
+    mixed(r, 20, 3_000)
+    for p in range(20):
+        r.log("t", p).kinds += [NORMAL, READY] * 2_000
+    r.hold.add(fx.AskRuns)
+    r.join()
+    firsts, r.held = r.held, []
+    assert len(firsts) == 20
+    for ask in firsts:
+        r.do(r.core.answer(r.now, r.wall, ask, r.answer(ask), None))
+    turns: list[int] = []
+    while slices := held_slices(r):
+        assert len(slices) <= SCANS_MAX and all(len(r.answer(ask).runs) <= 3 * SCAN_RUNS for ask in slices)
+        ask = slices[0]
+        r.held.remove(ask)
+        turns.append(ask.partition)
+        r.do(r.core.answer(r.now, r.wall, ask, r.answer(ask), None))
+    assert len(turns) == 4 * 20 and all(set(turns[n:n + 20]) == set(range(20)) for n in range(0, 80, 20))
+    assert [r.part("t", p).lag for p in range(20)] == [5_000] * 20
+
+
+def test_a_slice_that_fails_leaves_its_place_to_others_and_comes_again() -> None:
+    r = Rig({"t": SCANS_MAX + 1})
+    mixed(r, SCANS_MAX + 1, 2_000)
+    r.hold.add(fx.AskRuns)
+    r.join()
+    firsts, r.held = r.held, []
+    for ask in firsts:
+        r.do(r.core.answer(r.now, r.wall, ask, r.answer(ask), None))
+    slices = held_slices(r)
+    r.held.clear()
+    for ask in slices:
+        r.do(r.core.answer(r.now, r.wall, ask, None, Unavailable("no")))
+    failed = {ask.partition for ask in slices}
+    assert [{ask.partition} | failed for ask in held_slices(r)] == [set(range(SCANS_MAX + 1))]
+    r.advance(250)
+    assert len(held_slices(r)) == SCANS_MAX
+    r.release(fx.AskRuns)
+    assert [r.part("t", p).lag for p in range(SCANS_MAX + 1)] == [2_000] * (SCANS_MAX + 1)
 
 
 def test_every_second_of_20_000_acked_then_everything_killed() -> None:

@@ -282,7 +282,7 @@ def test_other_markers_are_refused(tmp_path: Path) -> None:
 # -- runs -------------------------------------------------------------------------------------
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(-1, 4), st.integers(1, 9))
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(-2, 4), st.integers(1, 9))
 def test_runs_by_lane_against_a_list(tmp_path_factory: pytest.TempPathFactory, lanes: list[int], lane: int, limit: int) -> None:
     world = World(tmp_path_factory.mktemp("r"), settings={"segment_bytes": 500})
     for at in range(0, len(lanes), 7):
@@ -296,9 +296,10 @@ def test_runs_by_lane_against_a_list(tmp_path_factory: pytest.TempPathFactory, l
         for start, count, kind in zip(reply.runs[::3], reply.runs[1::3], reply.runs[2::3]):
             assert offset <= start and start + count <= reply.next_offset
             if not rec.kind_flags(kind) & rec.CONTROL:
+                assert lane != -2 or kind == 0
                 found += range(start, start + count)
         offset = reply.next_offset
-    assert found == [number + 1 for number, own in enumerate(lanes) if lane in (-1, own)]
+    assert found == [number + 1 for number, own in enumerate(lanes) if lane in (-2, -1, own)]
     world.core.files.pool.close()
 
 
@@ -311,6 +312,8 @@ def test_runs_bounds(tmp_path: Path) -> None:
         world.ask(Kind.RUNS, messages.Runs(102))
     with pytest.raises(BadRequest):
         world.ask(Kind.RUNS, messages.Runs(0, 5))
+    with pytest.raises(BadRequest):
+        world.ask(Kind.RUNS, messages.Runs(0, -3))
 
 
 def test_many_control_records_come_in_pieces(tmp_path: Path) -> None:
