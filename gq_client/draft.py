@@ -4,7 +4,8 @@ Pure but for the wall clock that is handed in. Errors name what is wrong: BadRec
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from numbers import Number
 from typing import Any, Final
 
 from gq_proto import codec
@@ -17,6 +18,8 @@ COMPRESS_FROM: Final = 64           # bytes; below, a frame's own header eats th
 PRIORITIES_BY_NAME: Final = {name: number for number, name in enumerate(r.PRIORITY_NAMES)}
 Headers = Mapping[str, Any] | Iterable[tuple[str, Any]] | None
 When = float | datetime | None
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+US: Final = timedelta(microseconds=1)
 
 
 def priority_of(priority: int | str | None) -> int:
@@ -24,8 +27,8 @@ def priority_of(priority: int | str | None) -> int:
     if priority is None:
         return PRIORITY_DEFAULT
     number = PRIORITIES_BY_NAME.get(priority, -1) if isinstance(priority, str) else priority
-    if not 0 <= number < PRIORITIES:
-        raise BadRecord(f"priority {priority!r}: use 0..{PRIORITIES - 1} or {', '.join(r.PRIORITY_NAMES)}")
+    if not isinstance(number, int) or not 0 <= number < PRIORITIES:
+        raise BadRecord(f"priority {_shown(priority)}: use 0..{PRIORITIES - 1} or {', '.join(r.PRIORITY_NAMES)}")
     return number
 
 
@@ -40,17 +43,48 @@ def headers_of(headers: Headers) -> list[Header]:
 
 
 def due_header(delay: float | None, deliver_at: When, now_us: int) -> list[Header]:
-    """The system header of a delayed message; [] when it is due at once. delay: seconds; deliver_at: Unix seconds or datetime."""
+    """The system header of a delayed message; [] when it is due at once: zero and negative delays and past times are that.
+    delay: seconds; deliver_at: Unix seconds or datetime; both DELAY_MS_MAX ahead at most. BadRecord for what is beyond, or is no
+    number (NaN, inf, text)."""
     if delay is not None and deliver_at is not None:
         raise BadRecord("delay and deliver_at exclude each other: give one")
     if delay is not None:
-        return [delay_header(round(delay * 1_000_000))] if delay > 0 else []
+        delay_us = _micros("delay", delay)
+        if delay_us > DELAY_US_MAX:
+            raise BadRecord(f"delay {_shown(delay)} is too long: at most {DELAY_MS_MAX / 1000} seconds")
+        return [delay_header(delay_us)] if delay_us > 0 else []
     if deliver_at is None:
         return []
-    due_us = round((deliver_at.timestamp() if isinstance(deliver_at, datetime) else deliver_at) * 1_000_000)
+    due_us = _moment_us(deliver_at) if isinstance(deliver_at, datetime) else _micros("deliver_at", deliver_at)
     if due_us - now_us > DELAY_US_MAX:
-        raise BadRecord(f"deliver_at is too far ahead: at most {DELAY_MS_MAX} ms from now")
+        raise BadRecord(f"deliver_at {_shown(deliver_at)} is too far ahead: at most {DELAY_MS_MAX / 1000} seconds from now")
     return [deliver_at_header(due_us)] if due_us > now_us else []
+
+
+def _micros(what: str, seconds: Any) -> int:
+    """Any kind of number, but no bool: that is a slip."""
+    if isinstance(seconds, Number) and not isinstance(seconds, bool):
+        try:
+            micros: int = round(seconds * 1_000_000)      # type: ignore[operator]
+            return micros
+        except (TypeError, ValueError, ArithmeticError):
+            pass
+    raise BadRecord(f"{what} {_shown(seconds)} is not a number of seconds")
+
+
+def _moment_us(moment: datetime) -> int:
+    """Exact; one without a zone is local time."""
+    try:
+        return (moment.astimezone(UTC) - EPOCH) // US
+    except (ValueError, OverflowError, OSError):
+        raise BadRecord(f"deliver_at {moment} is not a time") from None
+
+
+def _shown(given: Any) -> str:
+    try:
+        return f"{given!r:.60}"
+    except ValueError:
+        return "of thousands of digits"         # repr refuses those
 
 
 def prepared(value: Any, headers: Headers, priority: int | str | None, delay: float | None, deliver_at: When,
