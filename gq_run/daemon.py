@@ -65,14 +65,14 @@ class App(Protocol):
 class Daemon:
     """What an App gets. Its data directory is locked; `server` is bound when App.start() is called."""
 
-    def __init__(self, name: str, config: Config, data_dir: str, node_id: str, lock: int) -> None:
+    def __init__(self, name: str, config: Config, data_dir: str, node_id: str, lock: int, loop: Loop | None = None) -> None:
         keep_freed_memory()
         self.name = name                     # "metad", "logd", ...
         self.config = config
         self.data_dir = data_dir
         self.node_id = node_id
         self.log = logs.logger(name)
-        self.loop = Loop()
+        self.loop = loop or Loop()
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.server = Server(self.loop, self.context, self._handle)
         self.metrics = Registry()            # .add(source): see metrics.py
@@ -118,7 +118,8 @@ class Daemon:
         self._app = make(self)
         paths.make_runtime_dir(self.data_dir)
         self.server.bind(paths.ipc_endpoint(self.data_dir, self.name))
-        self._listen(f"broker.listeners.{self.name}", lambda address: self.server.bind(_cluster_endpoint(address)))
+        if self.name in paths.TCP_PORTS:             # the gateway's callers come by other doors
+            self._listen(f"broker.listeners.{self.name}", lambda address: self.server.bind(_cluster_endpoint(address)))
         if self.config.switch("metrics.enabled"):
             self._listen(f"metrics.listeners.{self.name}", self._serve_metrics)
         self.log.info("started", extra=logs.fields(pid=os.getpid(), version=__version__, data_dir=self.data_dir,
@@ -228,11 +229,12 @@ class Daemon:
                                     time.monotonic() - self._started, self.is_ready, self.detail, facts)
 
 
-def main(name: str, own_options: Sequence[Option], make: Callable[[Daemon], App], argv: Sequence[str] | None = None) -> NoReturn:
+def main(name: str, own_options: Sequence[Option], make: Callable[[Daemon], App], argv: Sequence[str] | None = None, *,
+         loop: Callable[[], Loop] = Loop) -> NoReturn:
     """Run a daemon until it is stopped, and exit."""
     serving = False
     try:
-        daemon = _prepare(name, own_options, sys.argv[1:] if argv is None else argv)
+        daemon = _prepare(name, own_options, sys.argv[1:] if argv is None else argv, loop)
         daemon.open(make)
         serving = True
         daemon.run()
@@ -245,7 +247,7 @@ def main(name: str, own_options: Sequence[Option], make: Callable[[Daemon], App]
     sys.exit(0)
 
 
-def _prepare(name: str, own_options: Sequence[Option], argv: Sequence[str]) -> Daemon:
+def _prepare(name: str, own_options: Sequence[Option], argv: Sequence[str], loop: Callable[[], Loop] = Loop) -> Daemon:
     """Config checked, logging on, data directory locked, node id known."""
     config = options.load(name, [*settings.SHARED, *own_options], argv, os.environ, paths.default_data_dir())
     data_dir = os.path.abspath(config.text("broker.dataDir") or paths.default_data_dir())
@@ -253,7 +255,7 @@ def _prepare(name: str, own_options: Sequence[Option], argv: Sequence[str]) -> D
     lock = take_lock(data_dir, name)
     node_id = settle_node_id(data_dir, config.text("broker.nodeId"))
     logs.setup(name, node_id, config.text("logging.level"), config.text("logging.format"))
-    return Daemon(name, config, data_dir, node_id, lock)
+    return Daemon(name, config, data_dir, node_id, lock, loop())
 
 
 def take_lock(data_dir: str, name: str) -> int:

@@ -3,7 +3,7 @@
 A node is its data directory. Its sockets live in a runtime directory named after it, because a data directory's path may be
 longer than a socket's may be (107 bytes) or lie on a file system that has no sockets:
 
-    {base}/{12 hex digits of sha256(real path of the data directory)}/{metad,logd,groupd,supervisor}.sock
+    {base}/{12 hex digits of sha256(real path of the data directory)}/{metad,logd,groupd,...,supervisor}.sock
 
 base is $GOQUEUE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/goqueue, else /run/goqueue for root, else /tmp/goqueue-{uid}. The daemons of a
 node may be started by systemd and gqctl from a login, whose bases differ: so the first daemon leaves its choice in
@@ -22,7 +22,7 @@ from gq_proto.limits import SOCKET_PATH_MAX
 DATA_DIR_ENV: Final = "GOQUEUE_DATA_DIR"
 RUNTIME_DIR_ENV: Final = "GOQUEUE_RUNTIME_DIR"
 TCP_PORTS: Final = {"metad": 7400, "logd": 7410, "groupd": 7420}
-METRICS_PORTS: Final = {"metad": 9091, "logd": 9092, "groupd": 9093}
+METRICS_PORTS: Final = {"metad": 9091, "logd": 9092, "groupd": 9093, "gateway": 9097}
 LOOPBACK: Final = "127.0.0.1"
 RECORDED: Final = ".runtime"             # in the data directory: the runtime directory in use
 LONGEST_NAME: Final = "supervisor.sock"

@@ -66,10 +66,19 @@ METRICS: Final = (
       for daemon, port in paths.METRICS_PORTS.items()),
 )
 
+HTTP: Final = (
+    Option("http.address", f"{paths.LOOPBACK}:8080", TEXT, "host:port of the gateway's REST API; off: none", name="http-addr"),
+    Option("http.maxBodyBytes", 16 * limits.MIB, BYTES, "the largest body of a request", limits.KIB, limits.FRAME_MAX),
+    Option("http.maxConnections", 10_000, INT, "connections at a time; more are turned away", 1, 1_000_000),
+    Option("http.requestTimeout", 10_000, DURATION, "a request that has begun must be whole after this long", 100, 3_600_000),
+    Option("http.idleTimeout", 75_000, DURATION, "a connection without a request is closed after this long", 1_000, 3_600_000),
+    Option("http.drain", 10_000, DURATION, "how long answers under way may take when the gateway stops", 100, 3_600_000),
+)
+
 LOGGING: Final = (
     Option("logging.level", "info", TEXT, "what is logged, at least", choices=("debug", "info", "warning", "error"),
            name="log-level"),
     Option("logging.format", "json", TEXT, "how a line looks", choices=("json", "text"), name="log-format"),
 )
 
-SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *METRICS, *LOGGING)
+SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *METRICS, *HTTP, *LOGGING)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DAEMONS = sorted(path.parent.name for path in ROOT.glob("gq_*d/__main__.py"))
+DAEMONS = sorted(path.parent.name for path in ROOT.glob("gq_*/__main__.py") if path.parent.name != "gq_ctl")
 PACKAGES = {path.parent.name for path in ROOT.glob("gq_*/__init__.py")}
 
 

@@ -1,0 +1,79 @@
+"""The gateway's shell: an App of gq_run.daemon on an asyncio loop. Starts what serves callers, and ends it in order.
+
+Owns the servers (HTTP here; others, such as gRPC, by `Servers`) and the client. Ready once metad has registered it. SIGTERM: no new
+connections, long polls end, answers under way have http.drain to be sent, then the client flushes and closes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from gq_client.aio import AsyncClient
+from gq_gateway.gateway import Gateway
+from gq_gateway.http import HttpServer
+from gq_gateway.loop import AsyncLoop
+from gq_gateway.registration import Registration
+from gq_proto.errors import UnknownKind
+from gq_run.daemon import Daemon
+from gq_run.server import Incoming
+
+CLOSE_S: Final = 5.0
+
+
+class Server(Protocol):
+    """Something that serves callers. start() raises OSError or GoQueueError when it cannot; stop() returns when its callers are
+    answered, `within` seconds at the latest. `facts` are told by STATUS."""
+
+    async def start(self) -> None: ...
+    async def stop(self, within: float) -> None: ...
+    @property
+    def facts(self) -> dict[str, Any]: ...
+
+
+Maker = Callable[[Daemon, Gateway], Server]
+SERVERS: list[Maker] = [HttpServer]       # started in this order, stopped together
+
+
+class GatewayDaemon:
+    """An App, see gq_run.daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        assert isinstance(daemon.loop, AsyncLoop)
+        self._daemon, self._loop = daemon, daemon.loop
+        self._servers: list[Server] = []
+        self._client: AsyncClient | None = None
+
+    def start(self) -> None:
+        self._daemon.facts = self._facts
+        self._loop.complete(self._start())
+
+    def handle(self, incoming: Incoming) -> None:
+        raise UnknownKind(f"request kind {incoming.kind} is not for the gateway: it answers STATUS here, apps by HTTP")
+
+    def stop(self) -> None:
+        self._loop.complete(self._stop())
+
+    async def _start(self) -> None:
+        metad = self._daemon.config.text("broker.metad")
+        self._client = AsyncClient(metad or None, data_dir=None if metad else self._daemon.data_dir)
+        registration = Registration(self._daemon, self._client, self._daemon.ready)
+        self._gateway = Gateway(self._client, lambda: self._daemon.is_ready and registration.reachable)
+        self._servers = [make(self._daemon, self._gateway) for make in SERVERS]
+        for server in self._servers:
+            await server.start()
+        self._daemon.detail = "metad has not answered yet"
+        self._loop.spawn(registration.keep())
+
+    async def _stop(self) -> None:
+        self._gateway.draining.set()
+        within = self._daemon.config.number("http.drain") / 1000
+        await asyncio.gather(*[server.stop(within) for server in self._servers])
+        assert self._client is not None
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._client.close()
+        except TimeoutError:
+            self._daemon.log.warning("closed before everything was confirmed")
+
+    def _facts(self) -> dict[str, Any]:
+        return {name: value for server in self._servers for name, value in server.facts.items()}

@@ -1,0 +1,87 @@
+"""The HTTP listener: uvicorn's server and protocol, run by us, on a socket bound by us.
+
+Owns the listening socket and the connections. An address that is the default one and taken (another node's on this machine) is
+done without, as every daemon does; one that was asked for is why the gateway cannot start.
+"""
+
+import asyncio
+import logging
+import socket
+from typing import Any, Final
+
+import uvicorn
+
+from gq_gateway.app import make_app
+from gq_gateway.gateway import Gateway
+from gq_run import logs, paths
+from gq_run.daemon import OFF, Daemon
+
+BACKLOG: Final = 1024
+TICK_S: Final = 1.0             # how often the Date header is renewed
+
+
+class HttpServer:
+    """A Server, see gq_gateway.daemon."""
+
+    def __init__(self, daemon: Daemon, gateway: Gateway) -> None:
+        self._daemon, self._gateway = daemon, gateway
+        self._server: uvicorn.Server | None = None
+        self._address = ""
+        self._ticking: asyncio.Task[None] | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"http": self._address}
+
+    async def start(self) -> None:
+        listener = self._listen()
+        if listener is None:
+            return
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        config = self._daemon.config
+        idle_s = config.number("http.idleTimeout") // 1000
+        self._server = uvicorn.Server(uvicorn.Config(
+            make_app(self._gateway), http="httptools", ws="none", lifespan="off", log_config=None, access_log=False,
+            server_header=False, proxy_headers=False, backlog=BACKLOG, timeout_keep_alive=idle_s))
+        self._server.config.load()
+        self._server.lifespan = self._server.config.lifespan_class(self._server.config)
+        await self._server.startup(sockets=[listener])
+        self._ticking = asyncio.create_task(self._tick())
+        self._daemon.log.info("listening", extra=logs.fields(http=self._address))
+
+    async def stop(self, within: float) -> None:
+        server = self._server
+        if server is None:
+            return
+        server.config.timeout_graceful_shutdown = max(1, round(within))
+        await server.shutdown()
+        if self._ticking:
+            self._ticking.cancel()
+
+    async def _tick(self) -> None:
+        assert self._server is not None
+        while True:
+            await self._server.on_tick(0)
+            await asyncio.sleep(TICK_S)
+
+    def _listen(self) -> socket.socket | None:
+        key = "http.address"
+        address = self._daemon.config.text(key)
+        if address in ("", OFF):
+            return None
+        host, port = paths.split_address(address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as e:
+            listener.close()
+            if not self._daemon.config.is_default(key):
+                raise OSError(e.errno, f"{key}: cannot listen at {address}: {e.strerror or e}") from None
+            self._daemon.log.warning("default address is taken, going on without it", extra=logs.fields(key=key, address=address))
+            return None
+        listener.setblocking(False)
+        bound_host, bound_port = listener.getsockname()[:2]
+        self._address = f"[{bound_host}]:{bound_port}" if ":" in bound_host else f"{bound_host}:{bound_port}"
+        return listener
