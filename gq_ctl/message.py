@@ -5,14 +5,16 @@
 
 Text is UTF-8. Bytes that are none are base64, and "encoding": "base64" says so of the value, "key_encoding" of the key. Headers
 are an object, or a list of [name, value] when a name comes twice or a value is no UTF-8 text ({"base64": "..."} in place of it).
-null is null, never "". Reading back what was printed gives the same message: topic, offset, timestamp and the like are left aside,
-and so is the partition of what has an offset.
+null is null, never "". A delayed message has "deliver_at", when it is or was due. Reading back what was printed gives the same
+message: topic, offset, timestamp and the like are left aside, and so is the partition of what has an offset.
 """
 
 import binascii
 from typing import Any, Final, NamedTuple
 
 from gq_ctl import units
+from gq_proto import headers as system
+from gq_proto.record import DELAYED
 
 BASE64: Final = "base64"
 IGNORED: Final = frozenset(("topic", "offset", "timestamp", "delivery", "receipt", "flags"))
@@ -50,8 +52,15 @@ def to_json(message: Any, **more: Any) -> dict[str, Any]:
     if message.raw_headers:
         found["headers"] = headers_json(message.headers)
     found["priority"] = message.priority
+    if (due_us := due_of(message)) is not None:
+        found["deliver_at"] = units.show_time(due_us)
     found.update(more)
     return found
+
+
+def due_of(message: Any) -> int | None:
+    """When a delayed message is due, in Unix microseconds; None for the others."""
+    return system.due_of(message.system_headers, message.timestamp) if message.flags & DELAYED else None
 
 
 def _text(data: bytes | None) -> tuple[str | None, bool]:
@@ -92,10 +101,13 @@ def from_json(found: object, now_us: int) -> Draft:
         raise ValueError(f"unknown field {min(unknown)!r}: use {', '.join(sorted(KNOWN - {'deliverAt'}))}")
     if "value" not in found:
         raise ValueError("no value: write null for none")
-    deliver_at = found.get("deliver_at", found.get("deliverAt"))
+    delay, deliver_at = found.get("delay"), found.get("deliver_at")
+    deliver_at = found.get("deliverAt") if deliver_at is None else deliver_at
+    if delay is not None and deliver_at is not None:
+        raise ValueError("delay and deliver_at exclude each other: write one")
     return Draft(_bytes("value", found["value"], found.get("encoding")), _bytes("key", found.get("key"), found.get("key_encoding")),
-                 _headers(found.get("headers")), _priority(found.get("priority")), _delay_ms(found.get("delay")),
-                 None if deliver_at is None else units.time_us(str(deliver_at), now_us),
+                 _headers(found.get("headers")), _priority(found.get("priority")), _delay_ms(delay),
+                 _deliver_at_us(deliver_at, now_us),
                  None if "offset" in found else _partition(found.get("partition")))
 
 
@@ -153,10 +165,19 @@ def _delay_ms(field: object) -> int | None:
     if isinstance(field, bool) or not isinstance(field, int | float | str | None):
         raise ValueError(f"{field!r} is not a delay: write seconds, or \"500ms\"")
     if isinstance(field, int | float):
-        if not 0 <= field < 1e9:
-            raise ValueError(f"{field!r} is not a delay: use 0 to 671088.640 seconds")
-        return round(field * 1000)
-    return None if field is None else units.duration_ms(field)
+        return units.delay_of(field * 1000)
+    return None if field is None else units.delay_ms(field)
+
+
+def _deliver_at_us(field: object, now_us: int) -> int | None:
+    """Numbers are Unix seconds."""
+    if isinstance(field, bool) or not isinstance(field, int | float | str | None):
+        raise ValueError(f"{field!r} is not a time: write Unix seconds, or \"2026-05-01T12:00:00Z\"")
+    if isinstance(field, int | float):
+        if not units.finite(us := field * 1_000_000):
+            raise ValueError(f"{field!r} is not a time")
+        return units.moment_of(max(0, round(us)), now_us)
+    return None if field is None else units.deliver_at_us(field, now_us)
 
 
 def _partition(field: object) -> int | None:

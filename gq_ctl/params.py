@@ -36,10 +36,11 @@ def _now_us() -> int:
 
 
 DURATION = Spelled("duration", units.duration_ms)
+DELAY = Spelled("duration", units.delay_ms)
 SIZE = Spelled("size", units.size_bytes)
 DURATION_OR_UNLIMITED = Spelled("duration", units.unlimited(units.duration_ms))
 SIZE_OR_UNLIMITED = Spelled("size", units.unlimited(units.size_bytes))
-TIME = Spelled("time", lambda text: units.time_us(text, _now_us()))
+DELIVER_AT = Spelled("time", lambda text: units.deliver_at_us(text, _now_us()))
 POSITION = Spelled("position", lambda text: units.position(text, _now_us()))
 PRIORITY = Spelled("priority", units.priority)
 

@@ -14,7 +14,7 @@ from gq_ctl.app import Command, Failed, exit_code, settings
 from gq_ctl.completion import complete_topic
 from gq_ctl.message import Draft, Headers, from_json
 from gq_ctl.output import Progress
-from gq_ctl.params import DURATION, HEADER, PRIORITY, TIME, raw
+from gq_ctl.params import DELAY, DELIVER_AT, HEADER, PRIORITY, raw
 from gq_proto import limits
 from gq_proto.errors import CallerFault, GoQueueError, TooLarge
 
@@ -36,8 +36,8 @@ COMPRESSIONS: Final = ("none", "zstd")
 @click.option("--keep-cr", is_flag=True, help="With -l: a CR before the LF is part of the message.")
 @click.option("--header", "-H", "headers", multiple=True, type=HEADER, metavar="NAME=VALUE", help="A header; may be repeated.")
 @click.option("--priority", type=PRIORITY, help="0-4 or critical, high, normal, low, background.")
-@click.option("--delay", type=DURATION, help="Deliver after this long.")
-@click.option("--at", type=TIME, help="Deliver at this time.")
+@click.option("--delay", type=DELAY, help="Deliver after this long, 7d18h at most.")
+@click.option("--at", type=DELIVER_AT, help="Deliver at this time; when it is past, now.")
 @click.option("--partition", type=click.IntRange(0), help="This partition, whatever the key.")
 @click.option("--acks", type=click.Choice(["none", "leader", "all"]), default="leader", show_default=True, help="Who must have it.")
 @click.option("--compress", type=click.Choice(COMPRESSIONS), default="none", show_default=True, help="Compress values.")
@@ -222,8 +222,10 @@ def parsed(line: bytes, now_us: int) -> Draft:
 
 
 def merged(draft: Draft, default: Draft) -> Draft:
-    """What the line does not say is what the options said."""
+    """What the line does not say is what the options said. Delay and time are two ways to say one thing."""
     said = {name: field for name, field in draft._asdict().items() if name == "value" or field not in (None, [])}
+    if "delay_ms" in said or "deliver_at_us" in said:
+        default = default._replace(delay_ms=None, deliver_at_us=None)
     return default._replace(**said)
 
 

@@ -1,6 +1,7 @@
 """How durations, sizes, times, positions and priorities are spelled in a shell, and what they mean.
 
     duration   500ms 30s 5m 2h 7d, several in a row (1h30m), a bare number is seconds
+    delay      a duration of 671088640ms (7d18h) at most; a negative one means now
     size       1024, 64KiB = 64K (powers of two), 64KB (powers of ten)
     time       RFC 3339 (2026-05-01T12:00:00Z; a date alone is midnight, without a zone it is local time), Unix seconds,
                -1h (that long ago), +5m (in that time), now
@@ -11,16 +12,22 @@ Pure but for the clock, which is handed in. Every mistake is a ValueError whose 
 as a usage error. Times are integers in microseconds, durations in milliseconds.
 """
 
+import math
 import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
+
+from gq_proto.limits import DELAY_MS_MAX
 
 DURATION_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 SIZES: Final = {"": 1, "b": 1} | {
     name: int(base**power) for power, letter in enumerate("kmgt", 1)
     for name, base in ((letter, 1024), (letter + "ib", 1024), (letter + "b", 1000))}
 PRIORITY_NAMES: Final = ("critical", "high", "normal", "low", "background")
+DURATION_MAX_MS: Final = 100_000_000_000_000      # 3,000 years: in microseconds it still fits 63 bits
+TIME_MAX_US: Final = 253_402_300_799_999_999
+INF: Final = float("inf")
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
@@ -43,13 +50,52 @@ class Position(NamedTuple):
 
 def duration_ms(text: str) -> int:
     """'1h30m' -> 5400000."""
-    text = text.strip()
+    return round(_milliseconds(text.strip()))
+
+
+def _milliseconds(text: str) -> float:
     if _NUMBER.fullmatch(text):
-        return round(float(text) * 1000)
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is not a duration: write 500ms, 30s, 5m, 2h or 7d")
-    return round(sum(float(number) * DURATION_MS[unit] for number, unit in parts))
+        found = float(text) * 1000
+    else:
+        parts = _DURATION.findall(text)
+        if not parts or "".join(number + unit for number, unit in parts) != text:
+            raise ValueError(f"{text!r} is not a duration: write 500ms, 30s, 5m, 2h or 7d")
+        found = sum(float(number) * DURATION_MS[unit] for number, unit in parts)
+    if found > DURATION_MAX_MS:
+        raise ValueError(f"{text!r:.60} is longer than 3000 years")
+    return found
+
+
+def delay_ms(text: str) -> int:
+    """'1500us' -> 2: a part of a millisecond is rounded up, for a delay is never cut short. '-1s' -> 0."""
+    text = text.strip()
+    return delay_of(-_milliseconds(text[1:]) if text[:1] == "-" else _milliseconds(text))
+
+
+def delay_of(ms: float) -> int:
+    """0..DELAY_MS_MAX; what is less is 0, now."""
+    if not finite(ms):
+        raise ValueError(f"{ms!r} is not a delay")
+    if ms > DELAY_MS_MAX:
+        raise ValueError(f"that delay is too long: at most {DELAY_MS_MAX}ms (7d18h24m48.64s)")
+    return max(0, math.ceil(round(ms, 3)))
+
+
+def deliver_at_us(text: str, now_us: int) -> int:
+    """A time (see time_us) that a message can wait for; one that is past means now."""
+    return moment_of(time_us(text, now_us), now_us)
+
+
+def finite(number: float) -> bool:
+    """An int of any size is; math.isfinite refuses some."""
+    return number == number and number not in (INF, -INF)
+
+
+def moment_of(due_us: int, now_us: int) -> int:
+    """DELAY_MS_MAX ahead at most."""
+    if due_us - now_us > DELAY_MS_MAX * 1000:
+        raise ValueError(f"that time is too far ahead: at most {DELAY_MS_MAX}ms (7d18h24m48.64s) from now")
+    return due_us
 
 
 def size_bytes(text: str) -> int:
@@ -66,8 +112,14 @@ def unlimited(parse: Callable[[str], int]) -> Callable[[str], int]:
 
 
 def time_us(text: str, now_us: int) -> int:
-    """Unix microseconds."""
-    text = text.strip()
+    """Unix microseconds, of a year that has four digits."""
+    found = _time_us(text.strip(), now_us)
+    if found > TIME_MAX_US:
+        raise ValueError(f"{text.strip()!r:.60} is after the year 9999")
+    return found
+
+
+def _time_us(text: str, now_us: int) -> int:
     if text == "now":
         return now_us
     if text[:1] in ("-", "+") and len(text) > 1:

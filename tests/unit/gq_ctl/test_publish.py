@@ -2,12 +2,15 @@
 
 import io
 import json
+import time
 from collections import namedtuple
 from types import SimpleNamespace
 
 import pytest
 
+from gq_client.draft import due_header
 from gq_ctl import app, lines
+from gq_ctl.units import show_time
 from gq_proto import limits
 from gq_proto.errors import UnknownTopic
 from gq_proto.messages import TopicConfig
@@ -119,6 +122,66 @@ def test_json_lines(run):
     assert "line 1: " in run("t", "--jsonl", stdin=b"{\n")[2]
     assert "line 1: " in run("t", "--jsonl", stdin=b"\xff\n")[2]
     assert "nested too deep" in run("t", "--jsonl", stdin=b"[" * 100_000 + b"\n")[2]
+
+
+def told(run):
+    """What the message that was sent said of its time, and that the client makes something of it."""
+    [(_, _, options)] = run.client.sent
+    due_header(options.get("delay"), options.get("deliver_at"), time.time_ns() // 1000)
+    return options.get("delay", options.get("deliver_at"))
+
+
+@pytest.mark.parametrize(("text", "number", "seconds"), [
+    ("-1", -1, 0), ("-1s", -1.5, 0), ("-1ms", -0.001, 0), ("0", 0, 0), ("1ms", 0.001, 0.001), ("0.5ms", 0.0005, 0.001),
+    ("671088640ms", 671088.64, 671088.64)])
+def test_delays_by_option_and_by_line(run, text, number, seconds):
+    for argv, line in ((("v", "--delay", text), b""), (("-l", "--delay", text), b"v\n"),
+                       (("--jsonl", "--delay", text), b'{"value": ""}\n'),
+                       (("--jsonl",), json.dumps({"value": "", "delay": number}).encode()),
+                       (("--jsonl",), json.dumps({"value": "", "delay": text}).encode())):
+        assert run("t", *argv, stdin=line)[0] == 0 and told(run) == seconds
+
+
+@pytest.mark.parametrize("seconds", ["671088.641", "2147483648", "4294967295", "4294967296", "315360000", "9223372036854775808"])
+def test_delays_that_are_too_long(run, seconds):
+    at = f"{int(time.time()) + 1 + float(seconds):.3f}"
+    for argv, line in ((("v", "--delay", seconds), b""), (("v", "--delay", f"{seconds}s"), b""), (("v", "--at", at), b""),
+                       (("-l", "--delay", seconds), b"v\n"), (("--jsonl", "--at", at), b'{"value": ""}\n')):
+        code, _, err = run("t", *argv, stdin=line)
+        assert code == 2 and run.client.sent == [] and err.count("\n") == 1, "usage"
+    for name, said in (("delay", float(seconds)), ("delay", f"{seconds}s"), ("deliver_at", float(at)), ("deliverAt", at)):
+        code, _, err = run("t", "--jsonl", stdin=json.dumps({"value": "", name: said}).encode())
+        assert code == 1 and run.client.sent == [] and "line 1: " in err and "the 0 before it were published" in err
+
+
+@pytest.mark.parametrize("text", ["NaN", "nan", "inf", "-inf", "-", "soon", "1y", ""])
+def test_what_is_no_time_at_all(run, text):
+    for option in ("--delay", "--at"):
+        assert run("t", "v", option, text)[0] == 2 and run.client.sent == []
+    for name in ("delay", "deliver_at"):
+        code, _, err = run("t", "--jsonl", stdin=json.dumps({"value": "", name: text}).encode())
+        assert code == 1 and run.client.sent == [] and "line 1: " in err
+    for number in (b"NaN", b"Infinity", b"1e999", b"-1e999", b"true"):
+        assert run("t", "--jsonl", stdin=b'{"value": "", "delay": %b}' % number)[0] == 1 and run.client.sent == []
+
+
+@pytest.mark.parametrize("text", ["-1h", "-5", "0", "now", "2020-01-01", "@1.5"])
+def test_times_that_are_past(run, text):
+    assert run("t", "v", "--at", text)[0] == 0 and told(run) <= time.time()
+
+
+def test_times_ahead(run):
+    for ahead in ("+5m", "+671088640ms", show_time(time.time_ns() // 1000 + 300_000_000)):
+        before = time.time()
+        assert run("t", "v", "--at", ahead)[0] == 0 and told(run) > before + 299
+
+
+def test_what_a_line_says_of_its_time_holds_against_either_option(run):
+    for argv in (("--delay", "1m"), ("--at", "+1m")):
+        assert run("t", "--jsonl", *argv, stdin=b'{"value": "", "delay": 5}\n{"value": "", "deliver_at": 5}\n{"value": ""}')[0] == 0
+        own, fixed, default = (options for _, _, options in run.client.sent)
+        assert own["delay"] == 5 and "deliver_at" not in own and fixed["deliver_at"] == 5 and "delay" not in fixed
+        assert ("delay" in default) != ("deliver_at" in default)
 
 
 @pytest.mark.parametrize("argv", [

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gq_ctl import units
+from gq_proto.limits import DELAY_MS_MAX
 
 NOW = 1_700_000_000_000_000
 
@@ -21,6 +22,55 @@ def test_durations(text, ms):
 def test_what_is_no_duration_is_named(text):
     with pytest.raises(ValueError, match="is not a duration: write 500ms"):
         units.duration_ms(text)
+
+
+@pytest.mark.parametrize(("text", "ms"), [
+    ("-1", 0), ("-1s", 0), ("-1000000d", 0), ("0", 0), ("-0", 0), ("1ms", 1), ("0.001", 1), ("1us", 1), ("1500us", 2),
+    ("1.0004s", 1001), ("7d18h24m48.64s", DELAY_MS_MAX), ("671088640ms", DELAY_MS_MAX), ("671088.64", DELAY_MS_MAX),
+])
+def test_delays_are_never_cut_short_and_less_than_none_is_now(text, ms):
+    assert units.delay_ms(text) == ms
+
+
+TOO_LONG_MS = [DELAY_MS_MAX + 1, 2**31, 2**32 - 1, 2**32, 10 * 365 * 86_400_000]
+
+
+@pytest.mark.parametrize("ms", TOO_LONG_MS)
+def test_delays_that_are_too_long(ms):
+    for parse in (lambda: units.delay_ms(f"{ms}ms"), lambda: units.delay_ms(f"{ms // 1000}.{ms % 1000:03}"),
+                  lambda: units.delay_of(ms), lambda: units.delay_of(float(ms))):
+        with pytest.raises(ValueError, match=r"too long: at most 671088640ms"):
+            parse()
+    for text in (f"+{ms}ms", units.show_time(NOW + ms * 1000), f"{(NOW + ms * 1000) / 1e6:.3f}"):
+        with pytest.raises(ValueError, match=r"too far ahead: at most 671088640ms"):
+            units.deliver_at_us(text, NOW)
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "-", "--1s", "+1s", "1e3", "1y", "soon", ""])
+def test_what_is_no_delay_is_named(text):
+    with pytest.raises(ValueError, match="is not a duration"):
+        units.delay_ms(text)
+
+
+@pytest.mark.parametrize("number", [2**63, 10**400])
+def test_numbers_that_fit_nowhere(number):
+    for parse in (units.duration_ms, units.delay_ms):
+        with pytest.raises(ValueError, match="is longer than 3000 years"):
+            parse(str(number))
+    for text in (f"{number}", f"@{number}", f"{number}.5"):
+        with pytest.raises(ValueError, match="is after the year 9999"):
+            units.deliver_at_us(text, NOW)
+
+
+@pytest.mark.parametrize("ms", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_are_none(ms):
+    with pytest.raises(ValueError, match="is not a delay"):
+        units.delay_of(ms)
+
+
+def test_times_to_wait_for():
+    assert units.deliver_at_us("+671088640ms", NOW) == NOW + DELAY_MS_MAX * 1000
+    assert units.deliver_at_us("-1h", NOW) < NOW and units.deliver_at_us("0", NOW) == 0
 
 
 @pytest.mark.parametrize(("text", "size"), [
