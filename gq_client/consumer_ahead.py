@@ -90,11 +90,11 @@ class Stream:
     def wants_fetch(self, now: float) -> bool:
         return not self.asked and self.next >= 0 and self.size < STREAM_BYTES and (bool(self.waiting) or now >= self.rest_until)
 
-    def arrived(self, token: int, data: Any, hidden: list[int], next_offset: int) -> None:
-        """The answer to the fetch `token`."""
+    def arrived(self, token: int, data: Any, hidden: list[int], next_offset: int, more: bool = False) -> None:
+        """An answer to the fetch `token`; `more` follow."""
         if token != self.token:
             return
-        self.asked = False
+        self.asked = more
         if next_offset > self.next:
             self.chunks.append(Chunk(self.next, next_offset, data, hidden))
             self.size += len(data)

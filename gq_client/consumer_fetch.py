@@ -20,6 +20,7 @@ PARTS_MAX: Final = 256
 STREAMS_MAX: Final = 64                              # partitions of one consumer that are read ahead
 TOTAL_BYTES_MAX: Final = 64 * limits.MIB
 AHEAD_WAIT_MS: Final = 10_000
+ANSWERS: Final = 64                                  # to one fetch ahead, while the end of the partition is reached each time
 RETRY_S: Final = 0.05
 Key = tuple[int, int]
 
@@ -81,7 +82,7 @@ class Fetcher:
         stream.asked, stream.token = True, stream.token + 1
         token = stream.token
         part = FetchPart(key[0], key[1], stream.epoch, stream.next)
-        self._owner.send(Ask(To.leader(*key), Kind.FETCH, Fetch([part], max_wait_ms=AHEAD_WAIT_MS),
+        self._owner.send(Ask(To.leader(*key), Kind.FETCH, Fetch([part], max_wait_ms=AHEAD_WAIT_MS, answers=ANSWERS),
                              lambda *a: self._ahead(key, stream, token, *a), AHEAD_WAIT_MS / 1000 + 5, *key))
 
     def _ahead(self, key: Key, stream: Stream, token: int, now: float, body: FetchReply | None, frames: list[Any],
@@ -94,7 +95,7 @@ class Fetcher:
                 stream.reset(-1, -1, now)
                 self._retry[key] = now + RETRY_S
         else:
-            stream.arrived(token, frames[0], part.hidden, part.next_offset)
+            stream.arrived(token, frames[0], part.hidden, part.next_offset, bool(body and body.open))
         self.pump(now)
 
     def _ask_ranges(self, leases: list[HeldLease]) -> None:

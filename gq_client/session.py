@@ -1,6 +1,7 @@
 """The client's requests: ids, routes, retries, deadlines. Pure: no socket, no clock, no chance of its own.
 
 Owns every request that is not finished. A Call ends exactly once, by `then(call)`: with `reply` and `frames`, or with `error`.
+(One that asked for several answers sees `then` with each of them; it is not `done` before the last.)
 It is the one place where requests are retried: errors that say so, within the deadline, with backoff; a request that fell to
 a moved or unknown partition waits for fresh metadata first; one whose connection broke (its fate is unknown) is sent again only
 if it is `safe`: doing it twice is as good as once. (Batches of a producer are the exception: they keep an order between them,
@@ -125,6 +126,12 @@ class Session:
             return
         if not reply.id:
             self.on_push(reply.kind, body)
+            return
+        if getattr(body, "open", False):
+            call = self._sent.get(reply.id)
+            if call and call.then:
+                call.reply, call.frames = body, frames[1:]
+                call.then(call)
             return
         call = self._sent.pop(reply.id, None)
         if call is None:

@@ -1,17 +1,17 @@
 """Polls: composing leases from what is free, and the polls that wait for something to be.
 
 A reply holds a few messages with failures behind them, each a lease of its own, and whole stretches of others, partition by
-partition, beginning behind where the member's last one ended. Who has max_in_flight messages waits.
+partition, beginning behind where the member's last one ended. Who has max_in_flight messages waits. A poll that allows several
+answers stays parked until they, its messages or its time are used up.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 from gq_groupd import entries as e
 from gq_groupd.bitmaps import count_of
 from gq_groupd.desk import Desk
 from gq_groupd.effects import Call, Fail, Reply
-from gq_groupd.group import Group, Member
+from gq_groupd.group import PARTITIONED, Group, Member
 from gq_groupd.members import Members
 from gq_groupd.part import Part, Pick
 from gq_groupd.settling import Settling
@@ -24,14 +24,15 @@ PARKED_MAX = 16             # polls of one member that wait; an older one is ans
 ANSWER_EARLY_MS = 20        # before the caller gives up
 
 
-class Parked(NamedTuple):
-    """`after`: the ticket its settles need."""
+class Parked:
+    """A poll that may still be answered: so many times (`answers`), with so many messages (`room`), until `until_ms`. `after`: the
+    ticket its settles need."""
 
-    call: Call
-    member: str
-    settled: list[SettleResult]
-    until_ms: int
-    after: int
+    __slots__ = ("after", "answers", "call", "member", "room", "settled", "until_ms")
+
+    def __init__(self, call: Call, member: str, settled: list[SettleResult], until_ms: int, after: int, answers: int) -> None:
+        self.call, self.member, self.settled, self.until_ms, self.after = call, member, settled, until_ms, after
+        self.room, self.answers = max(call.body.max_messages, 1), answers
 
 
 class Serving:
@@ -45,8 +46,11 @@ class Serving:
             self._settling.progress(group, member.id, body.progress)
         now = self._desk.now_ms
         wait = min(body.max_wait_ms, limits.LONG_POLL_MS_MAX, int(call.deadline * 1000) - now - ANSWER_EARLY_MS)
-        parked = Parked(call, member.id, settled, now + max(wait, 0), self._desk.pending() if body.settle else 0)
-        if self._answer(group, parked) or self._expire(group, parked):
+        parked = Parked(call, member.id, settled, now + max(wait, 0), self._desk.pending() if body.settle else 0,
+                        max(body.answers, 1) if group.mode == PARTITIONED else 1)     # shared: what others could start is theirs
+        if not self._answer(group, parked):
+            self._expire(group, parked)
+        if not parked.answers:
             return
         group.parked.append(parked)
         self._bound(group, member)
@@ -55,7 +59,7 @@ class Serving:
     def serve(self, group: Group) -> None:
         """Something may be there for who waits."""
         for parked in list(group.parked):
-            if self._answer(group, parked):
+            if self._answer(group, parked) and not parked.answers:
                 group.parked.remove(parked)
 
     def drop(self, group: Group, member: str) -> None:
@@ -73,36 +77,43 @@ class Serving:
         mine = [parked for parked in group.parked if parked.member == member.id]
         if len(mine) > PARKED_MAX:
             group.parked.remove(mine[0])
-            self._reply(group, mine[0], [])
+            self._end(group, mine[0])
 
     def _overdue(self, group: Group, parked: Parked) -> None:
         if parked in group.parked:
             group.parked.remove(parked)
-            self._reply(group, parked, [])
+            self._end(group, parked)
 
-    def _expire(self, group: Group, parked: Parked) -> bool:
-        if parked.until_ms > self._desk.now_ms:
-            return False
-        self._reply(group, parked, [])
-        return True
+    def _expire(self, group: Group, parked: Parked) -> None:
+        if parked.until_ms <= self._desk.now_ms:
+            self._end(group, parked)
 
     def _answer(self, group: Group, parked: Parked) -> bool:
         member = group.members.get(parked.member)
         if member is None or group.paused:
             return False
-        leases = self._compose(group, member, parked.call.body)
+        leases = self._compose(group, member, parked.call.body, parked.room)
         if leases:
+            parked.room -= sum([sum(lease.ranges[1::2]) for lease in leases])
+            parked.answers = parked.answers - 1 if parked.room > 0 and parked.until_ms > self._desk.now_ms else 0
             self._reply(group, parked, leases)
         return bool(leases)
 
+    def _end(self, group: Group, parked: Parked) -> None:
+        """The last answer, with nothing in it."""
+        parked.answers = 0
+        self._reply(group, parked, [])
+
     def _reply(self, group: Group, parked: Parked, leases: list[Lease]) -> None:
         after = parked.after if parked.after > self._desk.confirmed else 0
-        self._desk.emit(Reply(parked.call, PollReply(leases, parked.settled, group.generation, group.paused), after))
+        body = PollReply(leases, parked.settled, group.generation, group.paused, bool(parked.answers))
+        parked.settled = []
+        self._desk.emit(Reply(parked.call, body, after))
 
     # -- composing ----------------------------------------------------------------------------------
 
-    def _compose(self, group: Group, member: Member, body: Poll) -> list[Lease]:
-        room = min(max(body.max_messages, 1), self._desk.settings.max_in_flight - member.in_flight)
+    def _compose(self, group: Group, member: Member, body: Poll, room: int) -> list[Lease]:
+        room = min(room, self._desk.settings.max_in_flight - member.in_flight)
         leases: list[Lease] = []
         retries = RETRIES_MAX
         count, first = len(member.keys), member.turn

@@ -1,7 +1,8 @@
 """Fetches that wait for more: a long poll is answered when enough bytes are there, or at its deadline with what there is.
 
-Owns who waits for which partition. A fetch is looked at again only when one of its partitions moved. Bound: WAITING_MAX fetches,
-more are answered at once with what there is.
+Owns who waits for which partition. A fetch is looked at again only when one of its partitions moved. One that allows several
+answers goes on from where the last one ended, while that was the partition's end and max_bytes are not used up. Bound: WAITING_MAX
+fetches, more are answered at once with what there is.
 """
 
 import heapq
@@ -14,18 +15,23 @@ from gq_logd.effects import Call, Effect, Reply
 from gq_logd.partition import Partition
 from gq_proto.errors import GoQueueError
 from gq_proto.limits import FETCH_BYTES_MAX, LONG_POLL_MS_MAX
-from gq_proto.messages import Fetch, FetchPart, FetchReply
+from gq_proto.messages import Fetch, Fetched, FetchPart, FetchReply, Isolation
 
 WAITING_MAX: Final = 10_000
+ANSWERS_MAX: Final = 1_000
 FindPartition = Callable[[int, int], Partition]
 
 
 class Waiting:
-    __slots__ = ("call", "partitions")
+    """`left`: answers it may still get; more than one only where it is about one part, by offset, which then is this one's own."""
+
+    __slots__ = ("call", "left", "partitions")
 
     def __init__(self, call: Call, partitions: list[Partition]) -> None:
         self.call = call
         self.partitions = partitions
+        body: Fetch = call.body
+        self.left = min(body.answers, ANSWERS_MAX) if len(body.parts) == 1 else 1
 
 
 class Fetches:
@@ -39,11 +45,18 @@ class Fetches:
 
     def fetch(self, call: Call, now: float) -> None:
         body: Fetch = call.body
-        if body.max_wait_ms <= 0 or len(self._waiting) >= WAITING_MAX or self._enough(body):
+        enough = self._enough(body)
+        if body.max_wait_ms <= 0 or len(self._waiting) >= WAITING_MAX or (enough and body.answers <= 1):
             self._answer(call)
             return
-        partitions = [self._find(part.topic_id, part.partition) for part in body.parts]
+        try:
+            partitions = [self._find(part.topic_id, part.partition) for part in body.parts]
+        except GoQueueError:
+            self._answer(call)
+            return
         waiting = Waiting(call, partitions)
+        if enough and not self._go_on(waiting):
+            return
         self._waiting[waiting] = None
         for partition in partitions:
             self._by_partition.setdefault(partition, {})[waiting] = None
@@ -60,8 +73,8 @@ class Fetches:
         if self._moved:
             moved, self._moved = self._moved, {}
             for waiting in moved:
-                if waiting in self._waiting and self._enough(waiting.call.body):
-                    self._end(waiting)
+                if waiting in self._waiting and self._enough(waiting.call.body) and not self._go_on(waiting):
+                    self._forget(waiting)
 
     def next_deadline(self) -> float | None:
         while self._deadlines and self._deadlines[0][2] not in self._waiting:
@@ -72,9 +85,15 @@ class Fetches:
         while self._deadlines and self._deadlines[0][0] <= now:
             waiting = heapq.heappop(self._deadlines)[2]
             if waiting in self._waiting:
-                self._end(waiting)
+                self._forget(waiting)
+                self._answer(waiting.call)
 
-    def _end(self, waiting: Waiting) -> None:
+    def _go_on(self, waiting: Waiting) -> bool:
+        """Answer. True: it waits for more."""
+        waiting.left -= 1
+        return self._answer(waiting.call, waiting.left > 0)
+
+    def _forget(self, waiting: Waiting) -> None:
         del self._waiting[waiting]
         for partition in waiting.partitions:
             others = self._by_partition.get(partition)
@@ -82,7 +101,6 @@ class Fetches:
                 others.pop(waiting, None)
                 if not others:
                     del self._by_partition[partition]
-        self._answer(waiting.call)
 
     def _enough(self, body: Fetch) -> bool:
         """min_bytes are there, or a part has an error to tell."""
@@ -114,7 +132,8 @@ class Fetches:
             return min(part.max_bytes, live.size + FETCH_BYTES_MAX)
         return min(part.max_bytes, max(live.size - live.floor(part.offset), 1))
 
-    def _answer(self, call: Call) -> None:
+    def _answer(self, call: Call, more: bool = False) -> bool:
+        """With what there is. `more`: if that is all there is of its one part, it may go on; then True."""
         body: Fetch = call.body
         parts, frames = [], []
         left = most = max(min(body.max_bytes, FETCH_BYTES_MAX), 1)
@@ -130,4 +149,18 @@ class Fetches:
             left -= len(data)
             parts.append(fetched)
             frames.append(data)
-        self._effects.append(Reply(call, FetchReply(parts), frames))
+        more = more and _move_on(body, parts[0], len(frames[0]))
+        self._effects.append(Reply(call, FetchReply(parts, more), frames))
+        return more
+
+
+def _move_on(body: Fetch, fetched: Fetched, size: int) -> bool:
+    """Have the fetch's one part go on behind what was fetched; False when another request has to."""
+    part = body.parts[0]
+    end = fetched.last_stable if body.isolation == Isolation.READ_COMMITTED else fetched.high_watermark
+    if fetched.error or part.offset < 0 or fetched.next_offset < end:
+        return False
+    part.offset = fetched.next_offset
+    part.max_bytes -= size
+    body.max_bytes -= size
+    return min(part.max_bytes, body.max_bytes) > 0

@@ -15,6 +15,9 @@ carry them per part. epoch -1 means "whatever yours is"; another epoch than the 
 
 Ranges travel flattened: [low, count, low, count, ...]; runs: [offset, count, kind, ...]. Offsets and counts are in messages,
 sizes in bytes, times in the unit of their suffix.
+
+A request with `answers` above 1 (FETCH, WATCH, POLL) may be answered so many times, each time with its id: as long as a reply says
+`open`, more follow; the last one, at the latest when max_wait_ms is over, does not. A stream of news so costs one message an item.
 """
 
 from enum import IntEnum
@@ -55,6 +58,10 @@ class Kind(IntEnum):
     DELETE_TOPIC = 43
     INIT_PRODUCER = 44
     REGISTER = 45
+    CREATE_KEY = 46
+    LIST_KEYS = 47
+    REVOKE_KEY = 48
+    CHECK_KEY = 49
 
     JOIN = 70
     LEAVE = 71
@@ -187,6 +194,7 @@ class Fetch(Body):
     max_wait_ms: int = 0
     isolation: int = Isolation.READ_COMMITTED
     include_delayed: bool = False
+    answers: int = 1             # of a fetch of one part by offset: goes on while the end is reached; max_bytes is for all of them
 
 
 class Fetched(Body):
@@ -208,6 +216,7 @@ class Fetched(Body):
 
 class FetchReply(Body):
     parts: list[Fetched]
+    open: bool = False
 
 
 class Runs(Body):
@@ -307,6 +316,7 @@ class Watch(Body):
 
     parts: list[WatchPart]
     max_wait_ms: int = 1_000
+    answers: int = 1             # after each, what it told is known
 
 
 class Watched(Body):
@@ -322,6 +332,7 @@ class Watched(Body):
 
 class WatchReply(Body):
     parts: list[Watched]
+    open: bool = False
 
 
 class Partitions(Body):
@@ -390,16 +401,41 @@ class DaemonMeta(Body):
     daemon: str                  # "logd", "groupd", ...
     endpoints: list[str]         # ZeroMQ endpoints, ipc first
     incarnation: int             # grows with every registration
+    curve: str = ""              # public CURVE key (z85) of its tcp endpoint; "": that one is plain, or there is none
+
+
+class Scope(Body):
+    """What a key may do: a verb of gq_proto.access on topics and groups whose names match the patterns ("*": any characters)."""
+
+    verb: str
+    topics: str = "*"
+    groups: str = ""
+
+
+class KeyMeta(Body):
+    """A key as metad keeps it: never its secret. salt and hash are those of an API key, and left out of what is listed."""
+
+    id: str
+    name: str
+    scopes: list[Scope]
+    created_us: int
+    expires_us: int = 0          # 0: never
+    curve: str = ""              # public CURVE key (z85) of who is known by it instead of a secret
+    node: bool = False           # a node of this cluster: its daemons may do anything
+    salt: bytes = b""
+    hash: bytes = b""
 
 
 class Metadata(Body):
     """Everything that changed after `known_version` (0: all). Waits max_wait_ms for a change when there is none.
-    `applied_by`: a logd says with its node id that it has applied known_version."""
+    `applied_by`: a logd says with its node id that it has applied known_version. `keys` and `follower` are for daemons alone."""
 
     known_version: int = 0
     max_wait_ms: int = 0
     topics: list[str] | None = None   # only these names; None: all
     applied_by: str = ""
+    keys: bool = False           # the keys, too, with what they are checked by
+    follower: str = ""           # "logd/n1": which registered daemon asks, and has known_version in force
 
 
 class MetadataReply(Body):
@@ -409,6 +445,7 @@ class MetadataReply(Body):
     daemons: list[DaemonMeta]    # all of them
     cluster_id: str = ""
     full: bool = False           # every topic (asked for) is here: others the asker knows are gone, but keep their folders
+    keys: list[KeyMeta] | None = None   # all of them, when asked for and any changed after known_version
 
 
 class CreateTopic(Body):
@@ -466,12 +503,59 @@ class Register(Body):
     node_id: str
     daemon: str
     endpoints: list[str]
+    curve: str = ""              # as in DaemonMeta
 
 
 class RegisterReply(Body):
     incarnation: int
     version: int                 # metadata version that contains the registration
     cluster_id: str
+
+
+class CreateKey(Body):
+    """An API key, whose secret the reply shows once; with `curve`, who has that CURVE key needs no secret; with `node`, that is a
+    node of this cluster. Answers when the daemons know it. AlreadyExists: a name is used once among the keys there are."""
+
+    name: str
+    scopes: list[Scope]
+    expires_us: int = 0
+    curve: str = ""
+    node: bool = False
+
+
+class CreateKeyReply(Body):
+    key: KeyMeta
+    token: str = ""              # what a caller gives with each request: "gq_{id}_{secret}"; "" for a CURVE key
+    unconfirmed: list[str] = []  # daemons ("logd/n1") that have not said in time that they know of it
+
+
+class ListKeys(Body):
+    """All keys."""
+
+
+class ListKeysReply(Body):
+    keys: list[KeyMeta]
+
+
+class RevokeKey(Body):
+    key: str                     # its id or name
+
+
+class RevokeKeyReply(Body):
+    """A daemon that is in `unconfirmed` and still runs may take the key until it hears of it."""
+
+    key: KeyMeta
+    unconfirmed: list[str] = []
+
+
+class CheckKey(Body):
+    """Whose token is this? For daemons that check callers of their own, as the gateway does. Unauthorized: nobody's."""
+
+    token: bytes
+
+
+class CheckKeyReply(Body):
+    key: KeyMeta
 
 
 # -- groupd ---------------------------------------------------------------------------
@@ -569,6 +653,7 @@ class Poll(Body):
     hold: bool = False           # leases live to their deadline whether or not the member stays
     settle: list[Settle1] = []
     progress: list[Progress] = []
+    answers: int = 1             # max_messages is for all of them
 
 
 class Lease(Body):
@@ -599,6 +684,7 @@ class PollReply(Body):
     settled: list[SettleResult] = []
     generation: int = 0
     paused: bool = False
+    open: bool = False
 
 
 class Settle(Body):
@@ -802,6 +888,10 @@ BODIES: Final[dict[Kind, tuple[type[Body], type[Body]]]] = {
     Kind.DELETE_TOPIC: (DeleteTopic, DeleteTopicReply),
     Kind.INIT_PRODUCER: (InitProducer, InitProducerReply),
     Kind.REGISTER: (Register, RegisterReply),
+    Kind.CREATE_KEY: (CreateKey, CreateKeyReply),
+    Kind.LIST_KEYS: (ListKeys, ListKeysReply),
+    Kind.REVOKE_KEY: (RevokeKey, RevokeKeyReply),
+    Kind.CHECK_KEY: (CheckKey, CheckKeyReply),
     Kind.JOIN: (Join, JoinReply),
     Kind.LEAVE: (Leave, Empty),
     Kind.HEARTBEAT: (Heartbeat, HeartbeatReply),

@@ -1,6 +1,6 @@
 """One daemon's line to another: a DEALER socket with correlation, deadlines and fast failure.
 
-Owns the socket and what is unanswered. A call ends exactly once: with the reply, with the peer's error, with Unavailable
+Owns the socket and what is unanswered. A call ends exactly once: with the (last) reply, with the peer's error, with Unavailable
 (nobody there, or the connection broke: the fate of the call is unknown) or with TimedOut. It never blocks and never queues for a
 peer that is not there; reconnecting is ZeroMQ's, retrying the caller's.
 """
@@ -61,7 +61,7 @@ class Caller:
     def call(self, kind: messages.Kind, body: messages.Body, done: Done, frames: Sequence[Payload] = (), *,
              timeout_s: float = limits.REQUEST_DEADLINE_MS / 1000, topic_id: int = 0, partition: int = -1,
              epoch: int = -1) -> None:
-        """done(body, frames, error) is called once, never from within this call."""
+        """done(body, frames, error) is called once, never from within this call; before that with each reply that says `open`."""
         id = self._next_id
         self._next_id += 1
         head = messages.encode_request(kind, id, body, deadline_ms=int(timeout_s * 1000), token=self.token,
@@ -96,7 +96,7 @@ class Caller:
             if error is None:
                 self.on_push(reply.kind, body)
             return
-        waiting = self._waiting.pop(reply.id, None)
+        waiting = self._waiting.get(reply.id) if getattr(body, "open", False) else self._waiting.pop(reply.id, None)
         if waiting:
             waiting[1](body, frames[1:], error)
 

@@ -14,6 +14,7 @@ from gq_run.loop import Loop
 from gq_run.peers import Peers
 
 WAIT_MS: Final = 1_000        # a lost hint costs this much at most
+ANSWERS: Final = 64           # to one Watch: naming all that is watched costs more than most news
 GRACE_S: Final = 5.0
 RETRY_S: Final = 0.2
 Key = tuple[int, int]
@@ -75,13 +76,13 @@ class Watcher:
             self._asked.pop(node, None)
             return
         self._asked[node] = number
-        self._peers.to_node(node, Kind.WATCH, Watch(parts, WAIT_MS),
+        self._peers.to_node(node, Kind.WATCH, Watch(parts, WAIT_MS, 1 if self._rest_s else ANSWERS),
                             lambda reply, frames, error: self._answered(node, number, reply, error), WAIT_MS / 1000 + GRACE_S)
 
     def _answered(self, node: str, number: int, reply: WatchReply | None, error: GoQueueError | None) -> None:
         for watched in reply.parts if reply else ():
             self._news(watched)
-        if self._asked.get(node) != number:
+        if self._asked.get(node) != number or (reply and reply.open):
             return
         rest_s = RETRY_S if error else self._rest_s if reply and reply.parts else 0.0
         if rest_s:

@@ -115,7 +115,7 @@ class Line:
 
     def call(self, kind: int, body: m.Body, done: Done, frames: Sequence[Any] = (), *, timeout_s: float = 10.0, topic_id: int = 0,
              partition: int = -1, epoch: int = -1) -> None:
-        """done once, never from within; never, if the caller closes the line."""
+        """done once (but for answers that say more follow), never from within; never, if the caller closes the line."""
         world, id = self._world, next(self._ids)
         self._waiting[id] = done
         if self._server is None:
@@ -161,15 +161,14 @@ class Line:
             if self._on_push:
                 self._on_push(reply.kind, m.reply_body(reply))
             return
-        done = self._waiting.pop(id, None)
-        if done is None:
-            return
+        body, error = None, None
         try:
             body = m.reply_body(reply)
-        except GoQueueError as error:
-            done(None, [], error)
-            return
-        done(body, [Frame(frame) for frame in frames], None)
+        except GoQueueError as refusal:
+            error = refusal
+        done = self._waiting.get(id) if getattr(body, "open", False) else self._waiting.pop(id, None)
+        if done:
+            done(body, [Frame(frame) for frame in frames], error)
 
     def _end(self, id: int, error: GoQueueError) -> None:
         done = self._waiting.pop(id, None)

@@ -286,3 +286,22 @@ def test_backoff_doubles_is_capped_and_half_of_it_is_chance() -> None:
     waits = [backoff(attempt, 0.999999) for attempt in range(1, 20)]
     assert waits == sorted(waits) and waits[1] == pytest.approx(2 * waits[0])
     assert waits[-1] == pytest.approx(MAX_S) and backoff(3, 0.0) == pytest.approx(backoff(3, 0.999999) / 2, rel=1e-3)
+
+
+def test_a_request_for_several_answers_ends_with_the_last() -> None:
+    line = known()
+    call = line.call(Kind.FETCH, m.Fetch([m.FetchPart(5, 1, -1, 0)], answers=3), LEADER)
+    for value in (b"one", b"two"):
+        line.answer(m.FetchReply([m.Fetched(0)], True), value)
+        assert call.frames == [value] and not call.done and len(line.session) == 1
+    line.answer(m.FetchReply([m.Fetched(0)]), b"three")
+    assert call.done and call.frames == [b"three"]
+    assert line.ended == [call] * 3, "told of each"
+
+
+def test_several_answers_stop_when_the_connection_breaks() -> None:
+    line = known()
+    call = line.call(Kind.FETCH, m.Fetch([m.FetchPart(5, 1, -1, 0)], answers=3), LEADER, single=True)
+    line.answer(m.FetchReply([m.Fetched(0)], True), b"one")
+    line.session.down(line.now, LOGD)
+    assert isinstance(call.error, Unavailable) and call.done

@@ -67,7 +67,8 @@ class Line:
 
     def answer(self, body: m.Body, *frames: bytes) -> None:
         """Answer the oldest request."""
-        endpoint, request, _, _ = self.take()
+        request_open = getattr(body, "open", False)      # more answers to it follow
+        endpoint, request, _, _ = self.sent[0] if request_open else self.take()
         self.session.received(self.now, endpoint, [m.encode_reply(request.kind, request.id, body), *frames])
         self.run()
 

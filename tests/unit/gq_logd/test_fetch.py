@@ -342,3 +342,58 @@ def test_produce_and_fetch_in_one_turn(tmp_path: Path) -> None:
     fetch = Call(Kind.FETCH, messages.Fetch([part(0)], max_wait_ms=100))
     world.send(fetch, produce(batch_of(b"a")))
     assert codec.decode(fetch.frames_back[0])[0].value == b"a"
+
+
+# -- several answers to one fetch ----------------------------------------------------------------
+
+def follow(offset: int, answers: int = 3, max_bytes: int = 1 << 20) -> Call:
+    return Call(Kind.FETCH, messages.Fetch([part(offset, max_bytes=max_bytes)], max_wait_ms=1000, answers=answers))
+
+
+def came(call: Call) -> tuple[list[int], bool]:
+    return [record.offset for record in codec.decode(call.frames_back[0])], call.reply.open
+
+
+def test_a_fetch_goes_on_while_it_reaches_the_end(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.publish(batch_of(b"a", b"b"))
+    call = follow(1)
+    world.send(call)
+    assert came(call) == ([1, 2], True)
+    world.publish(batch_of(b"c"))
+    assert came(call) == ([3], True)
+    world.publish(batch_of(b"d"))
+    assert came(call) == ([4], False)
+    world.publish(batch_of(b"e"))
+    assert came(call) == ([4], False)
+
+
+def test_it_ends_with_the_wait_with_the_bytes_and_where_more_is_left(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.publish(batch_of(b"a"))
+    waits, small, behind = follow(2), follow(2, max_bytes=40), follow(0, max_bytes=40)
+    world.send(waits, small, behind)
+    assert came(behind)[1] is False, "the end was not reached"
+    world.publish(batch_of(b"b" * 100))
+    assert came(small) == ([2], False), "max_bytes are used up"
+    assert came(waits) == ([2], True)
+    world.tick(1.1)
+    assert came(waits) == ([], False)
+
+
+def test_what_goes_wrong_on_the_way_is_the_last_answer(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    call = Call(Kind.FETCH, messages.Fetch([part(7)], max_wait_ms=1000, answers=3))
+    world.send(call)
+    assert call.reply.parts[0].error == OffsetOutOfRange.code and not call.reply.open
+    unknown = Call(Kind.FETCH, messages.Fetch([messages.FetchPart(999, 0, offset=0)], max_wait_ms=1000, answers=3))
+    world.send(unknown)
+    assert unknown.reply.parts[0].error and not unknown.reply.open
+
+
+def test_by_ranges_there_is_one_answer(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.publish(batch_of(b"a"))
+    call = Call(Kind.FETCH, messages.Fetch([part(ranges=[1, 1])], max_wait_ms=1000, answers=3))
+    world.send(call)
+    assert came(call) == ([1], False)

@@ -125,3 +125,30 @@ def test_only_what_is_stable_is_told(tmp_path: Path) -> None:
     assert not call.done
     world.sync()
     assert told(call) == [(0, 3, [2, 1, 2], 0)]
+
+
+def test_several_answers_to_one_question_each_of_what_is_new_since_the_last(tmp_path: Path) -> None:
+    world = World(tmp_path, partitions=2)
+    for partition in range(2):
+        world.publish(batch_of(b"a"), partition=partition)
+    call = watch(2, 2)
+    call.body.answers = 3
+    world.send(call)
+    seen = []
+    for partition in (0, 1, 0, 1):
+        world.publish(batch_of(b"b"), partition=partition)
+        seen.append((told(call), call.reply.open))
+    assert seen[:3] == [([(0, 3, [2, 1, 2], 0)], True), ([(1, 3, [2, 1, 2], 0)], True), ([(0, 4, [3, 1, 2], 0)], False)]
+    assert seen[3] == seen[2], "after the last answer nothing is said"
+
+
+def test_several_answers_end_with_the_wait(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.publish(batch_of(b"a"))
+    call = watch(2)
+    call.body.answers = 3
+    world.send(call)
+    world.publish(batch_of(b"b"))
+    assert call.reply.open
+    world.tick(1.1)
+    assert told(call) == [] and not call.reply.open

@@ -33,7 +33,8 @@ class Call:
 
     @property
     def done(self) -> bool:
-        return self.reply is not None or self.error is not None
+        """Answered for the last time."""
+        return (self.reply is not None and not getattr(self.reply, "open", False)) or self.error is not None
 
 
 class QuickDisk(Disk):

@@ -290,6 +290,19 @@ def test_long_polls_do_not_wake_an_idle_loop(caller: Caller, door: Door, loop: L
     assert loop._wait_ms(60.0) > 20_000
 
 
+def test_several_answers_to_one_call(caller: Caller, door: Door, turn_until: TurnUntil) -> None:
+    def answer(incoming: Incoming) -> None:
+        for end, more in ((1, True), (2, True), (3, False), (4, False)):
+            incoming.reply(messages.WatchReply([messages.Watched(1, 0, 0, 0, end)], more))
+    door.answer = answer
+    results = Results()
+    caller.call(Kind.WATCH, messages.Watch([], answers=3), results)
+    turn_until(lambda: len(results) == 3)
+    caller.call(Kind.WATCH, messages.Watch([], answers=3), results)
+    turn_until(lambda: len(results) == 6)
+    assert [body.parts[0].end for body, _, _ in results] == [1, 2, 3, 1, 2, 3], "after the last nothing is heard"
+
+
 def test_garbage_from_a_daemon_is_counted_and_dropped(caller: Caller, door: Door, turn_until: TurnUntil) -> None:
     results, pushes = Results(), []
     caller.on_push = lambda kind, body: pushes.append(body)
