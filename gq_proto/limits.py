@@ -55,6 +55,8 @@ DAEMONS_MAX: Final = 1_000
 TOMBSTONES_MAX: Final = 10_000          # deleted topics that metad still names; who was away for longer gets everything anew
 PRODUCER_EPOCHS_MAX: Final = 100_000    # producer ids beyond their first epoch; the longest unused is forgotten, and so fenced
 PRODUCER_IDS_BLOCK: Final = 1_000       # reserved at once; what is left of it is lost at a restart
+KEYS_MAX: Final = 10_000
+KEY_SCOPES_MAX: Final = 100               # of one key
 METADATA_WAITERS_MAX: Final = 10_000    # long polls and unconfirmed topic changes
 
 # Groups

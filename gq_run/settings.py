@@ -18,6 +18,8 @@ BROKER: Final = (
     Option("broker.dataDir", "", TEXT, "where everything is kept; empty: /var/lib/goqueue for root, else ~/.local/share/goqueue",
            name="data-dir"),
     Option("broker.metad", "", TEXT, "ZeroMQ endpoint of metad; empty: the one of this data directory", name="metad"),
+    Option("broker.advertise", "", TEXT, "host by which others reach this node's public listeners; empty: its host name",
+           name="advertise"),
     *(Option(f"broker.listeners.{daemon}", f"{paths.LOOPBACK}:{port}", TEXT,
              f"host:port for clients of {daemon} without a path to its socket; off: none", name=f"{daemon}-addr")
       for daemon, port in paths.TCP_PORTS.items()),
@@ -81,4 +83,11 @@ LOGGING: Final = (
     Option("logging.format", "json", TEXT, "how a line looks", choices=("json", "text"), name="log-format"),
 )
 
-SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *METRICS, *HTTP, *LOGGING)
+SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *METRICS, *HTTP, *SECURITY, *LOGGING)
+SECURITY: Final = (
+    Option("security.require", "public", TEXT, "which tcp listeners want API keys (and speak CURVE): those open to other machines, "
+           "or all", choices=("public", "tcp")),
+    Option("security.insecure", False, BOOL, "true: no listener wants keys, public ones neither; for closed networks only"),
+    Option("security.metadKey", "", TEXT, "public CURVE key of metad's node, where broker.metad is a tcp endpoint that wants keys"),
+)
+
