@@ -114,15 +114,15 @@ def delete_before(routes: Routes, name: str, partition: int, offset: int = END) 
 def purge(routes: Routes, name: str) -> Operation[None]:
     """Remove every message of a topic."""
     found = yield from topic(routes, name)
-    yield from _all([Ask(Kind.DELETE_BEFORE, m.DeleteBefore(END), To.leader(found.id, number))
-                     for number in range(len(found.partitions))])
+    yield from all_of([Ask(Kind.DELETE_BEFORE, m.DeleteBefore(END), To.leader(found.id, number))
+                       for number in range(len(found.partitions))])
 
 
 def partitions(routes: Routes, name: str) -> Operation[list[m.PartitionInfo]]:
     """Offsets and sizes of each partition, in order."""
     found = yield from topic(routes, name)
     nodes = sorted({part.leader for part in found.partitions if part.leader})
-    replies = yield from _all([Ask(Kind.PARTITIONS, m.Partitions([found.id]), To.node("logd", node)) for node in nodes])
+    replies = yield from all_of([Ask(Kind.PARTITIONS, m.Partitions([found.id]), To.node("logd", node)) for node in nodes])
     every = [part for reply in replies for part in reply.partitions if part.leader]
     return sorted(every, key=lambda part: part.partition)
 
@@ -139,7 +139,7 @@ def _leader(routes: Routes, name: str, partition: int) -> Operation[To]:
     return To.leader(found.id, routes.check_partition(found, partition))
 
 
-def _all(asks: list[Ask]) -> Operation[list[Any]]:
+def all_of(asks: list[Ask]) -> Operation[list[Any]]:
     """The bodies of their replies; the first error is raised when all have ended."""
     if not asks:
         return []
@@ -157,7 +157,7 @@ def groups(routes: Routes) -> Operation[list[m.GroupSummary]]:
     """All groups of all coordinators, by name."""
     yield from refresh(routes)
     nodes = sorted(node for daemon, node in routes.daemons if daemon == "groupd")
-    replies = yield from _all([Ask(Kind.LIST_GROUPS, m.ListGroups(), To.node("groupd", node)) for node in nodes])
+    replies = yield from all_of([Ask(Kind.LIST_GROUPS, m.ListGroups(), To.node("groupd", node)) for node in nodes])
     return sorted((group for reply in replies for group in reply.groups), key=lambda group: group.group)
 
 

@@ -19,6 +19,7 @@ from gq_client.batches import ProducerOptions, Published
 from gq_client.consumer_aio import AsyncConsumer
 from gq_client.consumer_options import options_of
 from gq_client.cursor import Cursor, Start, locate
+from gq_client.delayed import Delays
 from gq_client.draft import Headers, When
 from gq_client.line import TIMEOUT_S, Operation, T
 from gq_client.reader import AsyncReader
@@ -28,7 +29,7 @@ from gq_proto.memory import keep_freed_memory
 from gq_proto.messages import EARLIEST, Body, Kind
 
 
-class AsyncClient(Admin):
+class AsyncClient(Admin, Delays):
     """See gq_client.sync.Client for the arguments."""
 
     def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, token: str | bytes = b"",

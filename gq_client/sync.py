@@ -18,6 +18,7 @@ from gq_client.batches import ProducerOptions, Published
 from gq_client.consumer_options import options_of
 from gq_client.consumer_sync import Consumer
 from gq_client.cursor import Cursor, Start, locate
+from gq_client.delayed import Delays
 from gq_client.draft import Headers, When
 from gq_client.line import TIMEOUT_S, Line, Operation, T
 from gq_client.producer import Producer
@@ -35,7 +36,7 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Client(Admin):
+class Client(Admin, Delays):
     """A node or cluster, named by `server` ("host:port" of any metad), or `data_dir`, or the environment (GOQUEUE_SERVER,
     GOQUEUE_DATA_DIR). `timeout`: seconds that a call waits, retries included, when it says nothing else."""
 
