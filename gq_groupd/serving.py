@@ -106,7 +106,7 @@ class Serving:
 
     def _reply(self, group: Group, parked: Parked, leases: list[Lease]) -> None:
         after = parked.after if parked.after > self._desk.confirmed else 0
-        body = PollReply(leases, parked.settled, group.generation, group.paused, bool(parked.answers))
+        body = PollReply(leases, parked.settled, group.generation, group.paused, bool(parked.answers), group.number)
         parked.settled = []
         self._desk.emit(Reply(parked.call, body, after))
 

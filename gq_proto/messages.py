@@ -685,6 +685,7 @@ class PollReply(Body):
     generation: int = 0
     paused: bool = False
     open: bool = False
+    group_number: int = 0        # for receipts: who polls need not be who joined
 
 
 class Settle(Body):
