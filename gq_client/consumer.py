@@ -4,7 +4,8 @@ Owns the member's life (see STATES), the leases it holds and their order, and wh
 Settler's. The shells carry out `outbox` (Asks), bring answers, pushes and the time, and hand `take()`n messages to the app.
 
 Invariants: one Poll is outstanding at most; every lease that may still be settled is named in each heartbeat; a lease that was
-lost is not handed out any further, and of one that was revoked only what the app had started stays.
+lost is not handed out any further, and of one that was revoked only what the app had started stays; what a newer lease holds too
+is handed out from there alone.
 """
 
 from collections import deque
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from gq_client.consumer_ask import Ask
 from gq_client.consumer_fetch import Fetcher
-from gq_client.consumer_lease import HeldLease, Hub, Message, count
+from gq_client.consumer_lease import HeldLease, Hub, Message, count, intersect, sorted_ranges
 from gq_client.consumer_options import ConsumerOptions
 from gq_client.consumer_settle import Settler, Ticket, progress_of
 from gq_client.routing import To
@@ -304,6 +305,10 @@ class ConsumerCore:
             self._give_back(held)
             self.awake(now)
             return
+        ranges = sorted_ranges(held.lease.ranges)
+        for older in self.queue:
+            if older.key == held.key and intersect(older.lease.ranges, ranges):
+                older.yield_to(ranges)       # groupd took it back, or lost it with the journal's end, before we heard of it
         self.queue.append(held)
         self.fetcher.add(held, now)
 

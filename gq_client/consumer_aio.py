@@ -13,17 +13,15 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from gq_client.consumer import LEFT, VIEW, ConsumerCore, ack_all
-from gq_client.consumer_ask import Ask
+from gq_client.consumer import LEFT, ConsumerCore
 from gq_client.consumer_lease import HeldLease, Message
 from gq_client.consumer_options import ConsumerOptions
 from gq_client.consumer_settle import Ticket
-from gq_client.session import Call
+from gq_client.consumer_shell import ConsumerShell
 from gq_proto import limits
 from gq_proto.errors import TimedOut
-from gq_proto.messages import Assigned, AssignedPush, Kind
 
 if TYPE_CHECKING:
     from gq_client.aio import AsyncClient
@@ -32,23 +30,17 @@ CLOSE_S: Final = 5.0
 NEVER: Final = float("inf")
 
 
-class AsyncConsumer:
+class AsyncConsumer(ConsumerShell):
     """Made by AsyncClient.consumer, on a running loop, used on it only."""
 
     def __init__(self, client: "AsyncClient", options: ConsumerOptions) -> None:
-        self.options = options
-        self.asleep = True
+        super().__init__(options, ConsumerCore(options, self), client.routes)
         self._client = client
         self._line = line = client.line()
-        self._core = ConsumerCore(options, self)
-        self._core.reachable = lambda: bool(client.routes.version)
         self._news = asyncio.Event()
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
-        self._polled: list[tuple[HeldLease, list[Message]]] = []
-        self._current: HeldLease | None = None
-        self._view = 1 if options.hold else VIEW
         line.on_push(self._pushed)
         line.after_turn = self._turn
         client.adopt(self)
@@ -64,7 +56,7 @@ class AsyncConsumer:
     async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
         """Messages until none came for `timeout` seconds."""
         ack, now = self.options.ack, time.monotonic
-        self._ack_current()
+        self._asks_for_more()
         while True:
             held = await self._next(self._view, timeout)
             if held is None:
@@ -82,18 +74,13 @@ class AsyncConsumer:
 
     async def poll(self, max_messages: int = limits.POLL_MESSAGES, timeout: float | None = None) -> list[Message]:
         """Up to so many messages, [] when none comes for `timeout` seconds. All returned count as started."""
-        self._ack_polled()
+        self._asks_for_more()
         out: list[Message] = []
         while len(out) < max_messages:
             held = await self._next(max_messages - len(out), timeout if not out else 0)
             if held is None:
                 break
-            held.cursor = len(held.view)
-            out += held.view
-            if self.options.ack == "none":
-                ack_all(held, held.view)
-            elif self.options.ack == "auto":
-                self._polled.append((held, held.view))
+            out += self._hand_out(held)
         return out
 
     async def flush(self, timeout: float = CLOSE_S) -> None:
@@ -114,30 +101,14 @@ class AsyncConsumer:
         self._core.pause(time.monotonic(), False)
         self._turn()
 
-    @property
-    def member(self) -> str:
-        """This consumer's id in the group; "" while it is none."""
-        return self._core.member
-
-    @property
-    def assignment(self) -> list[Assigned]:
-        """The partitions it may lease from."""
-        return self._core.assignment
-
-    @property
-    def stale(self) -> int:
-        """Ops that came too late: their messages were others' already."""
-        return self._core.settler.stale
-
     async def close(self, *, ack: bool = True) -> None:
         """Settle what was decided, give back the rest, leave. In mode auto what was handed out last counts as done, unless
         ack=False."""
         if self._closed:
             return
         self._closed = True
-        if self.options.ack == "auto" and ack:
-            self._ack_polled()
-            self._ack_current()
+        if ack:
+            self._asks_for_more()
         end = time.monotonic() + CLOSE_S
         self._core.flush(time.monotonic())
         self._turn()
@@ -214,10 +185,7 @@ class AsyncConsumer:
         if time.monotonic() >= core.next_deadline():
             core.due(time.monotonic())
         while core.outbox:
-            asks, core.outbox = core.outbox, []
-            now = time.monotonic()
-            for ask in asks:
-                self._line.session.submit(now, Call(ask.kind, ask.body, ask.to, now + ask.timeout_s, _answering(ask), single=True))
+            self._submit(self._line.session)
             self._line.flush()
         self._remind()
         self._news.set()
@@ -235,27 +203,6 @@ class AsyncConsumer:
     def _on_time(self) -> None:
         self._timer, self._timer_at = None, NEVER
         self._turn()
-
-    def _pushed(self, kind: int, body: Any) -> None:
-        if kind == Kind.ASSIGNED and isinstance(body, AssignedPush):
-            self._core.push(time.monotonic(), body)
-
-    def _ack_polled(self) -> None:
-        for held, view in self._polled:
-            ack_all(held, view)
-        self._polled = []
-
-    def _ack_current(self) -> None:
-        """The app left its loop; what it was handed last is done with, since it asks for more."""
-        held, self._current = self._current, None
-        if self.options.ack == "auto" and held is not None and held.cursor:
-            last = held.view[held.cursor - 1]
-            if last.offset not in held.decided:
-                held.acked.append(last.offset)
-
-
-def _answering(ask: Ask) -> Any:
-    return lambda call: ask.then(time.monotonic(), call.reply, call.frames, call.error)
 
 
 def _settle(future: "asyncio.Future[None]", ticket: Ticket) -> None:

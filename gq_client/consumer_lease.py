@@ -80,7 +80,7 @@ class HeldLease:
 
     __slots__ = ("acked", "at", "begun", "chunks", "cursor", "decided", "fetching", "group_number", "groups_partition", "hub",
                  "items", "last", "lease", "lost", "open", "ops", "raw_bytes", "reported", "stale", "streaming",
-                 "todo", "view")
+                 "todo", "view", "void")
 
     def __init__(self, lease: Lease, hub: Hub, groups_partition: int, group_number: int) -> None:
         self.lease, self.hub = lease, hub
@@ -98,6 +98,7 @@ class HeldLease:
         self.ops: list[Settle1] = []
         self.decided: set[int] = set()     # settled by another op than ack
         self.stale: list[int] = []         # refused: these were somebody else's already
+        self.void: list[int] = []          # not to be handed out: a newer lease holds these
         self.raw_bytes = 0                 # of chunks
         self.begun = self.fetching = self.streaming = self.lost = False
 
@@ -108,7 +109,7 @@ class HeldLease:
     @property
     def unserved(self) -> bool:
         """True while the app may still be handed something of it."""
-        return bool(self.items or self.chunks or self.todo or self.fetching)
+        return bool(self.items or self.chunks or self.todo)
 
     @property
     def done(self) -> bool:
@@ -162,6 +163,8 @@ class HeldLease:
 
     def _decode(self, data: Any, hidden: list[int], low: int, high: int) -> list[Message]:
         lease = self.lease
+        if self.void:
+            hidden = sorted_ranges([*hidden, *self.void])
         decoded: list[Message] = codec.decode(data, Message, lease.topic, lease.partition, self, lease.delivery, low, high,
                                               hidden)
         return decoded
@@ -178,6 +181,18 @@ class HeldLease:
         self.items, self.todo = [], []
         self.chunks.clear()
         return intersect(skip(self.lease.ranges, started), self.open)
+
+    def yield_to(self, ranges: list[int]) -> None:
+        """A newer lease of this consumer holds these (sorted): of them the app gets from there what it was not handed yet."""
+        rest = sorted_ranges(skip(self.lease.ranges, self.started()))
+        lost = intersect(ranges, rest)
+        if lost:
+            self.void = sorted_ranges([*self.void, *lost])
+            self.view[self.cursor:] = [m for m in self.view[self.cursor:] if not intersect([m.offset, 1], lost)]
+            self.items = [m for m in self.items if not intersect([m.offset, 1], lost)]
+            self.forget(lost)
+            if not intersect(rest, self.open):
+                self.cut()
 
     def take_ops(self) -> list[Settle1]:
         """The buffered ops, emptied: acks first, then the others in order."""

@@ -19,16 +19,14 @@ import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from gq_client.consumer import LEFT, VIEW, ConsumerCore, ack_all
-from gq_client.consumer_ask import Ask
+from gq_client.consumer import LEFT, ConsumerCore
 from gq_client.consumer_lease import HeldLease, Message
 from gq_client.consumer_options import ConsumerOptions
-from gq_client.session import Call
+from gq_client.consumer_shell import ConsumerShell
 from gq_proto import limits
 from gq_proto.errors import Closed, TimedOut
-from gq_proto.messages import Assigned, AssignedPush, Kind
 
 if TYPE_CHECKING:
     from gq_client.sync import Client
@@ -39,16 +37,13 @@ CLOSE_S: Final = 5.0          # patience with settling and leaving at the end
 NEVER: Final = float("inf")
 
 
-class Consumer:
+class Consumer(ConsumerShell):
     """See the module's text. Made by Client.consumer."""
 
     def __init__(self, client: "Client", options: ConsumerOptions) -> None:
-        self.options = options
-        self.asleep = True
+        super().__init__(options, ConsumerCore(options, self), client.routes)
         self._client = client
         self._line = line = client.line()
-        self._core = ConsumerCore(options, self)
-        self._core.reachable = lambda: bool(client.routes.version)
         self._lock = threading.Lock()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         line.watch(self._wake)
@@ -56,9 +51,6 @@ class Consumer:
         self._bell = threading.Event()
         self._entries = 0
         self._waiting = self._wanted = self._dozing = self._woken = self._closed = False
-        self._polled: list[tuple[HeldLease, list[Message]]] = []
-        self._current: HeldLease | None = None
-        self._view = 1 if options.hold else VIEW
         with self._entered():
             self._core.start(time.monotonic())
             self._carry()
@@ -78,18 +70,13 @@ class Consumer:
 
     def poll(self, max_messages: int = limits.POLL_MESSAGES, timeout: float | None = None) -> list[Message]:
         """Up to so many messages, [] when none comes for `timeout` seconds. All returned count as started."""
-        self._ack_polled()
+        self._asks_for_more()
         out: list[Message] = []
         while len(out) < max_messages:
             held = self._next(max_messages - len(out), timeout if not out else 0)
             if held is None:
                 break
-            held.cursor = len(held.view)
-            out += held.view
-            if self.options.ack == "none":
-                ack_all(held, held.view)
-            elif self.options.ack == "auto":
-                self._polled.append((held, held.view))
+            out += self._hand_out(held)
         return out
 
     def flush(self, timeout: float = CLOSE_S) -> None:
@@ -113,29 +100,13 @@ class Consumer:
             self._core.pause(time.monotonic(), False)
             self._carry()
 
-    @property
-    def member(self) -> str:
-        """This consumer's id in the group; "" while it is none."""
-        return self._core.member
-
-    @property
-    def assignment(self) -> list[Assigned]:
-        """The partitions it may lease from."""
-        return self._core.assignment
-
-    @property
-    def stale(self) -> int:
-        """Ops that came too late: their messages were others' already."""
-        return self._core.settler.stale
-
     def close(self, *, ack: bool = True) -> None:
         """Settle what was decided, give back the rest, leave. In mode auto what was handed out last counts as done, unless
         ack=False."""
         if self._closed:
             return
-        if self.options.ack == "auto" and ack:
-            self._ack_polled()
-            self._ack_current()
+        if ack:
+            self._asks_for_more()
         with self._entered():
             self._closed = True
             with contextlib.suppress(Closed):
@@ -228,7 +199,7 @@ class Consumer:
 
     def _walk_auto(self, timeout: float | None) -> Iterator[Message]:
         now = time.monotonic
-        self._ack_current()
+        self._asks_for_more()
         while held := self._next(self._view, timeout):
             self._current, acked, decided = held, held.acked, held.decided
             for cursor, message in enumerate(held.view, 1):
@@ -246,19 +217,6 @@ class Consumer:
                 held.cursor, held.at = cursor, now()
                 acked.append(message.offset)
                 yield message
-
-    def _ack_polled(self) -> None:
-        for held, view in self._polled:
-            ack_all(held, view)
-        self._polled = []
-
-    def _ack_current(self) -> None:
-        """The app left its loop; what it was handed last is done with, since it asks for more."""
-        held, self._current = self._current, None
-        if held is not None and held.cursor:
-            last = held.view[held.cursor - 1]
-            if last.offset not in held.decided:
-                held.acked.append(last.offset)
 
     # -- driving ------------------------------------------------------------------------------------
 
@@ -297,17 +255,9 @@ class Consumer:
 
     def _carry(self) -> None:
         """What the core wants asked goes out."""
-        core = self._core
-        while core.outbox:
-            asks, core.outbox = core.outbox, []
-            now = time.monotonic()
-            for ask in asks:
-                self._line.session.submit(now, Call(ask.kind, ask.body, ask.to, now + ask.timeout_s, _answering(ask), single=True))
+        while self._core.outbox:
+            self._submit(self._line.session)
             self._line.wire.push()
-
-    def _pushed(self, kind: int, body: Any) -> None:
-        if kind == Kind.ASSIGNED and isinstance(body, AssignedPush):
-            self._core.push(time.monotonic(), body)
 
     def _background(self) -> None:
         seen, tick = -1, TICK_S
@@ -326,8 +276,4 @@ class Consumer:
         with self._lock, contextlib.suppress(Closed):
             while not (self._wanted or self._closed):
                 self._drive()
-
-
-def _answering(ask: Ask) -> Any:
-    return lambda call: ask.then(time.monotonic(), call.reply, call.frames, call.error)
 

@@ -167,6 +167,32 @@ def test_a_lost_lease_is_not_handed_out_any_further_and_its_late_acks_go_by_rece
     assert play.core.settler.stale == 1
 
 
+def test_what_a_newer_lease_holds_too_is_handed_out_once() -> None:
+    """As after a groupd that forgot the first lease, or took its rest back because the app was stuck."""
+    play = Play(read_ahead=False, max_poll=1000).joined().leased(1, 0, 200).bytes_by_ranges()
+    got = play.walk(40)
+    play.leased(2, 30, 100).bytes_by_ranges()
+    assert [m.offset for m in play.core.queue[0].view[40:]] == []
+    got += play.walk(170)
+    assert [m.offset for m in got] == [*range(40), *range(130, 200), *range(30, 130)]
+    assert [m.owner.lease.lease for m in got] == [1] * 110 + [2] * 100
+    assert play.taken() == []
+    for message in got:
+        message.ack()
+    play.core.flush(play.now)
+    assert [(op.lease, op.ranges) for op in play.pop(Kind.SETTLE).body.items] == [(1, [0, 40, 130, 70]), (2, [30, 100])]
+
+
+def test_a_lease_whose_rest_a_newer_one_holds_waits_for_no_bytes() -> None:
+    play = Play(read_ahead=False).joined().leased(1, 0, 10)
+    play.leased(2, 0, 10)
+    first, second = play.pop(Kind.FETCH), play.pop(Kind.FETCH)
+    second.then(play.now, FetchReply([Fetched(0, status=[0], covered=1, next_offset=10)]), [log(0, 10)], None)
+    assert [m.owner.lease.lease for m in play.walk(10)] == [2] * 10
+    first.then(play.now, FetchReply([Fetched(0, status=[0], covered=1, next_offset=10)]), [log(0, 10)], None)
+    assert play.taken() == [] and 1 not in play.core.held
+
+
 def test_revoked_leases_give_back_what_was_not_started() -> None:
     play = Play().joined().leased(1, 10, 20).bytes_by_ranges()
     play.walk(5)
