@@ -2,8 +2,9 @@
 
 Owns, per partition, the bytes fetched from where the next lease is expected on, and the leases that wait for more of them.
 Only dense first deliveries that follow on one another come from here; a lease that does not is fetched by ranges and the
-stream goes on behind it. Bytes thrown away unused are misses: after a few in a row the stream rests (a shared group: others
-get what lies between). A stream serves one epoch; another one starts it anew.
+stream goes on behind it, as is one of messages that were still delayed when they were read ahead. Bytes thrown away unused are
+misses: after a few in a row the stream rests (a shared group: others get what lies between). A stream serves one epoch; another
+one starts it anew.
 
 Invariants: chunks follow on one another and end at `next`; leases wait in offset order; an answer to a fetch of before the last
 reset is ignored (`asked` is a token that every reset and every fetch renews).
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from gq_client.consumer_lease import HeldLease, count, gaps, is_ascending, span
 from gq_proto import codec, limits
+from gq_proto import ranges as rng
 
 STREAM_BYTES: Final = limits.FETCH_BYTES_DEFAULT     # fetch more when less than this is at hand
 GAP_MAX: Final = 500                                 # offsets between two leases that are read over
@@ -104,12 +106,18 @@ class Stream:
         """Move bytes to the leases that wait, in order, each no more than it should hold."""
         while self.waiting:
             held = self.waiting[0]
-            while held.todo and held.raw_bytes < STREAM_BYTES and self._feed_some(held):
+            stale = False
+            while held.todo and held.raw_bytes < STREAM_BYTES and not (stale := self._is_stale(held)) and self._feed_some(held):
                 self.misses = 0
-            if held.todo and not held.lost:
+            if held.todo and not held.lost and not stale:
                 return
             held.streaming = False
             self.waiting.popleft()
+
+    def _is_stale(self, held: HeldLease) -> bool:
+        """What was hidden when it was read ahead and is leased now has come due since: its bytes are fetched anew."""
+        hidden = self.chunks[0].hidden if self.chunks else []
+        return bool(hidden) and bool(rng.intersect(hidden, held.todo))
 
     def _feed_some(self, held: HeldLease) -> bool:
         """What the first chunk has of the lease, in one piece; the records between its ranges are skipped by the decoder."""
