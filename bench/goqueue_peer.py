@@ -10,7 +10,7 @@ from pathlib import Path
 
 from common import KEYS, Budget, Latencies, Meter, Pace, Peer, age_ms, payloads, stamped
 
-DAEMONS = ("metad", "logd", "groupd")
+DAEMONS = ("metad", "logd", "groupd", "delayd")
 PARTITIONS = 3
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -22,7 +22,7 @@ from gq_ctl.units import show_duration
 from gq_proto.messages import StatusReply
 from gq_run import paths
 
-DAEMONS: Final = ("metad", "logd", "groupd", "gateway")
+DAEMONS: Final = ("metad", "logd", "groupd", "delayd", "gateway")
 STATUS_S: Final = 1.0
 STOP_S: Final = 20.0
 POLL_S: Final = 0.03

@@ -20,7 +20,7 @@ from gq_ctl.line import listens
 from gq_run import paths
 
 CONFIGURATION: Final = Path(__file__).parent / "etc" / "supervisord.conf"
-DAEMONS: Final = ("metad", "logd", "groupd", "gateway")      # in the order in which they start
+DAEMONS: Final = ("metad", "logd", "groupd", "delayd", "gateway")      # in the order in which they start
 START_S: Final = 20.0
 OPEN_FILES: Final = 65_536
 NOT_RUNNING: Final = 70            # supervisor's faults

@@ -115,11 +115,26 @@ MESSAGES_RETRYING = _declare("goqueue_messages_retrying", GAUGE, "Messages waiti
 MESSAGES_EXPIRED = _declare("goqueue_messages_expired_total", COUNTER, "Messages lost to retention before they were acked", *_GT)
 GROUP_MEMBERS = _declare("goqueue_group_members", GAUGE, "Members of a group", "group")
 
+# -- delayd ------------------------------------------------------------------------------------
+DELAY_SCHEDULED = _declare("goqueue_delay_scheduled", GAUGE, "Delayed messages that wait for their time", *_TP)
+DELAY_OVERDUE = _declare("goqueue_delay_overdue", GAUGE, "Delayed messages that are due and not yet made ready", *_TP)
+DELAY_READY = _declare("goqueue_delay_ready_total", COUNTER, "Delayed messages that came due", "topic")
+DELAY_CANCELLED = _declare("goqueue_delay_cancelled_total", COUNTER, "Delayed messages that were cancelled", "topic")
+DELAY_EXPIRED = _declare("goqueue_delay_expired_total", COUNTER, "Delayed messages that retention took before their time", "topic")
+DELAY_LATENESS = _declare("goqueue_delay_lateness_seconds", HISTOGRAM, "From due to the ready record in the log", "topic")
+CLOCK_JUMPS = _declare("goqueue_delay_clock_jumps_total", COUNTER, "How often the wall clock was set")
+
 # -- metad ------------------------------------------------------------------------------------
 NODES = _declare("goqueue_nodes_total", GAUGE, "Daemons registered", "status")
 LEADER_ELECTION = _declare("goqueue_leader_election_seconds", HISTOGRAM, "From the loss of a leader to the next one")
 TOPICS = _declare("goqueue_topics", GAUGE, "Topics, internal ones included")
 METADATA_VERSION = _declare("goqueue_metadata_version", GAUGE, "Grows with every change of the metadata")
+
+# -- gateway -----------------------------------------------------------------------------------
+HTTP_REQUESTS = _declare("goqueue_http_requests_total", COUNTER, "Requests answered", "method", "path", "status")
+HTTP_LATENCY = _declare("goqueue_http_request_seconds", HISTOGRAM, "From a request's last byte to its answer", "method", "path")
+HTTP_CONNECTIONS = _declare("goqueue_http_connections", GAUGE, "Connections of callers")
+HTTP_WAITING = _declare("goqueue_http_polls_waiting", GAUGE, "Long polls that wait for messages")
 
 # -- every daemon ------------------------------------------------------------------------------
 UPTIME = _declare("goqueue_uptime_seconds", GAUGE, "Since the daemon started", "daemon")

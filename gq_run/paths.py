@@ -21,8 +21,8 @@ from gq_proto.limits import SOCKET_PATH_MAX
 
 DATA_DIR_ENV: Final = "GOQUEUE_DATA_DIR"
 RUNTIME_DIR_ENV: Final = "GOQUEUE_RUNTIME_DIR"
-TCP_PORTS: Final = {"metad": 7400, "logd": 7410, "groupd": 7420}
-METRICS_PORTS: Final = {"metad": 9091, "logd": 9092, "groupd": 9093, "gateway": 9097}
+TCP_PORTS: Final = {"metad": 7400, "logd": 7410, "groupd": 7420, "delayd": 7430}
+METRICS_PORTS: Final = {"metad": 9091, "logd": 9092, "groupd": 9093, "delayd": 9094, "gateway": 9097}
 LOOPBACK: Final = "127.0.0.1"
 RECORDED: Final = ".runtime"             # in the data directory: the runtime directory in use
 LONGEST_NAME: Final = "supervisor.sock"

@@ -61,6 +61,14 @@ DEFAULTS_DELIVERY: Final = (
     Option("defaults.delivery.backoff.max", limits.BACKOFF_MAX_MS, DURATION, "the longest such wait", 0, YEAR_MS),
 )
 
+DELAY: Final = (
+    Option("delay.indexInterval", 1_000, DURATION, "how often what is scheduled is saved, for a quick restart; 0: never",
+           0, 3_600_000),
+    Option("delay.readyMessages", 8_192, INT, "messages that one ready record names at most", 1, 65_536),
+    Option("delay.noticeInterval", 10, DURATION, "a busy log is looked at so often; shorter delays may last so much longer",
+           0, 1_000),
+)
+
 METRICS: Final = (
     Option("metrics.enabled", True, BOOL, "serve Prometheus metrics over HTTP"),
     *(Option(f"metrics.listeners.{daemon}", f"{paths.LOOPBACK}:{port}", TEXT, f"host:port of /metrics of {daemon}; off: none",
@@ -77,13 +85,6 @@ HTTP: Final = (
     Option("http.drain", 10_000, DURATION, "how long answers under way may take when the gateway stops", 100, 3_600_000),
 )
 
-LOGGING: Final = (
-    Option("logging.level", "info", TEXT, "what is logged, at least", choices=("debug", "info", "warning", "error"),
-           name="log-level"),
-    Option("logging.format", "json", TEXT, "how a line looks", choices=("json", "text"), name="log-format"),
-)
-
-SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *METRICS, *HTTP, *SECURITY, *LOGGING)
 SECURITY: Final = (
     Option("security.require", "public", TEXT, "which tcp listeners want API keys (and speak CURVE): those open to other machines, "
            "or all", choices=("public", "tcp")),
@@ -91,3 +92,10 @@ SECURITY: Final = (
     Option("security.metadKey", "", TEXT, "public CURVE key of metad's node, where broker.metad is a tcp endpoint that wants keys"),
 )
 
+LOGGING: Final = (
+    Option("logging.level", "info", TEXT, "what is logged, at least", choices=("debug", "info", "warning", "error"),
+           name="log-level"),
+    Option("logging.format", "json", TEXT, "how a line looks", choices=("json", "text"), name="log-format"),
+)
+
+SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *DELAY, *METRICS, *HTTP, *SECURITY, *LOGGING)

@@ -8,7 +8,7 @@ teardown_file() { stop_node; }
 
 @test "status shows every daemon ready, with pid, codec and version" {
     run -0 --separate-stderr gqctl status -o json
-    [ "$(field daemon health <<< "$output")" = $'metad ready\nlogd ready\ngroupd ready' ]
+    [ "$(field daemon health <<< "$output")" = $'metad ready\nlogd ready\ngroupd ready\ndelayd ready\ngateway ready' ]
     [ "$(field version <<< "$output" | sort -u)" = "$(gqctl --version | awk '{ print $2 }')" ]
     field codec <<< "$output" | grep -qxE 'compiled|pure'
     for pid in $(field pid <<< "$output"); do kill -0 "$pid"; done

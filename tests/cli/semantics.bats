@@ -132,7 +132,7 @@ WORK
 
 @test "garbage on the sockets: the daemons stay up, other clients are unharmed" {
     before="$(gqctl status -o json | field pid)"
-    for socket in "$GOQUEUE_RUNTIME_DIR"/*/{metad,logd,groupd}.sock; do
+    for socket in "$GOQUEUE_RUNTIME_DIR"/*/{metad,logd,groupd,delayd}.sock; do
         "$GQ_PYTHON" - "$socket" << 'PY'
 import random, socket, sys
 import zmq

@@ -29,7 +29,7 @@ from gq_proto import messages
 from gq_run import paths
 
 ROOT = Path(__file__).parents[2]
-DAEMONS = ("metad", "logd", "groupd")
+DAEMONS = ("metad", "logd", "groupd", "delayd")
 READY_S = 30.0
 STOP_S = 15.0
 LOG_TAIL = 4000

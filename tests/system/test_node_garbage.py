@@ -151,7 +151,7 @@ def test_old_versions_and_unknown_kinds_get_typed_errors(node: Node, name: str) 
     assert error(0, Kind.STATUS) == BadVersion.code
     for kind in (0, 2, 9, 200, 255, 65_535, Kind.ASSIGNED, Kind.REPLICA_FETCH):
         assert error(1, kind) == UnknownKind.code, kind
-    other = {"metad": Kind.PRODUCE, "logd": Kind.JOIN, "groupd": Kind.CREATE_TOPIC}[name]
+    other = {"metad": Kind.PRODUCE, "logd": Kind.JOIN, "groupd": Kind.CREATE_TOPIC, "delayd": Kind.PRODUCE}[name]
     with node.socket(name) as line:
         line.send(msgspec.msgpack.encode((1, int(other), 7, 5000, b"", 0, -1, -1, _smallest(other))))
         assert line.poll(5000)

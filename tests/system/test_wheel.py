@@ -48,6 +48,7 @@ def test_up_status_down_from_an_installed_wheel(wheel, tmp_path):
     try:
         gqctl("up")
         rows = [json.loads(line) for line in gqctl("status", "-o", "json").splitlines()]
-        assert {row["daemon"]: row["health"] for row in rows} == {"metad": "ready", "logd": "ready", "groupd": "ready", "gateway": "ready"}
+        assert {row["daemon"]: row["health"] for row in rows} == {"metad": "ready", "logd": "ready", "groupd": "ready",
+                                                                       "delayd": "ready", "gateway": "ready"}
     finally:
         gqctl("down")

@@ -32,7 +32,7 @@ HEAD = """\
 # Daemons read the file that --config or GOQUEUE_CONFIG names, else goqueue.yaml in the data directory, else none: a file
 # may hold just the keys that differ. A flag goes before the environment, that before this file: see `gq_logd --help`.
 """
-DAEMONS = ("metad", "logd", "groupd", "gateway")
+DAEMONS = ("metad", "logd", "groupd", "delayd", "gateway")
 OPTIONS = (
     Option("broker.dataDir", "", TEXT, "where", name="data-dir"),
     Option("storage.segmentSize", 1024, BYTES, "size", 10, 4096),
