@@ -58,6 +58,7 @@ class Oracle:
     where: dict[tuple[Key, int], int] = field(default_factory=dict)  # id last seen at a place
     starts: dict[Key, int] = field(default_factory=dict)            # furthest log start seen
     lost_to_retention: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    met: set[tuple[str, Key]] = field(default_factory=set)          # groups and the partitions they know from the log
     counts: Counter[str] = field(default_factory=Counter)
     amnesty: bool = False           # power failed with fsync=interval: copies may have been lost and made again
 
@@ -172,6 +173,8 @@ class Oracle:
         for group in core._desk.state.groups.values():
             in_flight: Counter[str] = Counter()
             for part in group.parts.values():
+                if part.epoch >= 0:
+                    self.met.add((group.name, part.key))
                 self._check_part(part, lag)
                 for lease in part.leases.values():
                     in_flight[lease.member] += len(lease.open)
@@ -217,11 +220,13 @@ class Oracle:
     # -- the end ------------------------------------------------------------------------------------
 
     def retention(self, key: Key, partition: Partition) -> None:
-        """What lies below the log start is lost to groups, even if a power loss brings it back."""
+        """What lies below the log start is lost to groups, even if a power loss brings it back. To groups that had looked at the
+        partition before: to others it was never there."""
         self.starts[key] = max(self.starts.get(key, 0), partition.log.start)
         for group in self.groups:
-            self.lost_to_retention[group] |= {id for (place, offset), id in self.where.items()
-                                              if place == key and offset < partition.log.start}
+            if (group, key) in self.met:
+                self.lost_to_retention[group] |= {id for (place, offset), id in self.where.items()
+                                                  if place == key and offset < partition.log.start}
 
     def drained(self) -> bool:
         core = self.groupd.core
