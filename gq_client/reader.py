@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from gq_client.cursor import PATIENCE_S, RETRY_S, Cursor
-from gq_client.session import Call
+from gq_client.session import Call, Session
 from gq_proto import codec
 from gq_proto.errors import Closed
 
@@ -21,27 +21,40 @@ if TYPE_CHECKING:
 ALL = 2**31
 
 
-class Reader:
-    """Iterate over it (for ever, or to the end with stop_at_end), or poll(). Not for several threads."""
+class Reading:
+    """What both readers are: a cursor, and at most one fetch in flight."""
 
-    def __init__(self, client: "Client", cursor: Cursor) -> None:
-        self._client, self._cursor = client, cursor
-        self._line = client.line()
+    def __init__(self, cursor: Cursor, session: Session) -> None:
+        self._cursor, self._session = cursor, session
         self._call: Call | None = None
-        self._retry_at = 0.0
         self._closed = False
-        client.adopt(self)
 
     @property
     def next_offset(self) -> int:
         """Where reading goes on behind the records that have come."""
-        records = self._cursor.records
-        return int(records[0].offset) if records else self._cursor.next
+        return self._cursor.position
 
     @property
     def skipped(self) -> int:
         """Offsets passed over because retention had taken them."""
         return self._cursor.skipped
+
+    def seek(self, offset: int) -> None:
+        """Go on at `offset`."""
+        if self._call:
+            self._session.cancel(self._call)
+            self._call = None
+        self._cursor.seek(offset)
+
+
+class Reader(Reading):
+    """Iterate over it (for ever, or to the end with stop_at_end), or poll(). Not for several threads."""
+
+    def __init__(self, client: "Client", cursor: Cursor) -> None:
+        self._client, self._line = client, client.line()
+        super().__init__(cursor, self._line.session)
+        self._retry_at = 0.0
+        client.adopt(self)
 
     def poll(self, most: int = ALL, timeout: float | None = None) -> list[codec.Record]:
         """Up to `most` records, as soon as there is one; [] after `timeout` seconds (None: for ever) or at the end."""
@@ -49,11 +62,6 @@ class Reader:
         if not cursor.records:
             self._fill(None if timeout is None else time.monotonic() + timeout)
         return cursor.take(most)
-
-    def seek(self, offset: int) -> None:
-        """Go on at `offset`."""
-        self._give_up()
-        self._cursor.seek(offset)
 
     def __iter__(self) -> Iterator[codec.Record]:
         while batch := self.poll():
@@ -101,36 +109,18 @@ class Reader:
         body, frames = call.result()
         if not self._cursor.took(body.parts[0], frames[0]):
             self._retry_at = time.monotonic() + RETRY_S
-            self._line.session.refresh(time.monotonic())
+            self._session.refresh(time.monotonic())
             self._line.wire.push()
 
-    def _give_up(self) -> None:
-        if self._call:
-            self._line.session.cancel(self._call)
-            self._call = None
 
-
-class AsyncReader:
+class AsyncReader(Reading):
     """As Reader: `async for`, or await poll(). Belongs to the loop it was made on."""
 
     def __init__(self, client: "AsyncClient", cursor: Cursor) -> None:
-        self._client, self._cursor = client, cursor
-        self._line = client.line()
-        self._call: Call | None = None
+        self._client, self._line = client, client.line()
+        super().__init__(cursor, self._line.session)
         self._came = asyncio.Event()
-        self._closed = False
         client.adopt(self)
-
-    @property
-    def next_offset(self) -> int:
-        """Where reading goes on behind the records that have come."""
-        records = self._cursor.records
-        return int(records[0].offset) if records else self._cursor.next
-
-    @property
-    def skipped(self) -> int:
-        """Offsets passed over because retention had taken them."""
-        return self._cursor.skipped
 
     async def poll(self, most: int = ALL, timeout: float | None = None) -> list[codec.Record]:
         """Up to `most` records, as soon as there is one; [] after `timeout` seconds (None: for ever) or at the end."""
@@ -141,13 +131,6 @@ class AsyncReader:
             except TimeoutError:
                 pass
         return self._cursor.take(most)
-
-    def seek(self, offset: int) -> None:
-        """Go on at `offset`."""
-        if self._call:
-            self._line.session.cancel(self._call)
-            self._call = None
-        self._cursor.seek(offset)
 
     async def __aiter__(self) -> AsyncIterator[codec.Record]:
         while batch := await self.poll():
@@ -178,7 +161,7 @@ class AsyncReader:
             self._call = None
             body, frames = call.result()
             if not cursor.took(body.parts[0], frames[0]):
-                self._line.session.refresh(time.monotonic())
+                self._session.refresh(time.monotonic())
                 self._line.flush()
                 await asyncio.sleep(RETRY_S)
         if not cursor.ended:
