@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from gq_proto.errors import Busy, Closed, GoQueueError, TimedOut, TooLarge, Unavailable, UnknownPartition, UnknownTopic
 from gq_proto.limits import KEY_MAX, USER_HEADERS_MAX, VALUE_MAX
-from tests.system.harness import Node
+from tests.system.harness import Node, until
 
 DAEMONS = ("metad", "logd")
 HEADERS_FULL = [("h", b"x" * (USER_HEADERS_MAX - 7))]
@@ -89,30 +90,22 @@ def test_logd_killed_again_and_again_nothing_lost_nothing_twice(start_node: Call
     node = start_node(daemons=DAEMONS)
     client = node.client()
     client.create_topic("t", partitions=3)
-    sending = threading.Event()
-    kills = 0
+    deliveries: list[Any] = []
 
-    def kill() -> None:
-        nonlocal kills
-        while not sending.wait(0.4):
-            node.crash("logd")
-            kills += 1
+    def send(producer: Any, number: int) -> None:
+        for count in range(len(deliveries), len(deliveries) + number):
+            deliveries.append(producer.send("t", b"%d" % count + b"x" * 200, key=b"key-%d" % (count % 20)))
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    count, deliveries = 0, []
-    try:
-        with client.producer() as producer:
-            while kills < 5:
-                for _ in range(500):
-                    deliveries.append(producer.send("t", b"%d" % count + b"x" * 200, key=b"key-%d" % (count % 20)))
-                    count += 1
-                time.sleep(0.05)
-            sending.set()
-            producer.flush(60)
-    finally:
-        sending.set()
-        killer.join()
+    with client.producer() as producer:
+        for _ in range(6):
+            first = len(deliveries)
+            send(producer, 2000)
+            deliveries[first].result(20)             # the others are on their way
+            node.kill9("logd")
+            send(producer, 1000)
+            node.start("logd")
+        producer.flush(60)
+    count = len(deliveries)
     stored = everything(client, "t")
     values = [[int(message.value.rstrip(b"x")) for message in messages] for messages in stored]
     assert sorted(itertools.chain(*values)) == list(range(count))
@@ -211,17 +204,15 @@ def test_many_threads_share_a_client_and_a_producer(node: Node, topic: str) -> N
 
 def test_callbacks_are_called_once_from_wherever(node: Node, topic: str) -> None:
     with node.client() as client, client.producer(linger=0.001) as producer:
-        called: list[Any] = []
+        called: queue.Queue[Any] = queue.Queue()
         for _ in range(10):
-            producer.send(topic, b"").add_done_callback(called.append)
+            producer.send(topic, b"").add_done_callback(called.put)
         producer.flush()
         done = producer.send(topic, b"")
         done.result(10)
-        done.add_done_callback(called.append)
-        end = time.monotonic() + 10
-        while len(called) < 11 and time.monotonic() < end:
-            time.sleep(0.005)
-        assert len(called) == 11 and all(delivery.done() and delivery.result().offset >= 0 for delivery in called)
+        done.add_done_callback(called.put)
+        deliveries = [called.get(timeout=10) for _ in range(11)]
+        assert all(delivery.done() and delivery.result().offset >= 0 for delivery in deliveries) and called.empty()
 
 
 def test_a_callback_that_fails_harms_nobody(node: Node, topic: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -235,12 +226,10 @@ def test_a_callback_that_fails_harms_nobody(node: Node, topic: str, caplog: pyte
 def test_a_lingering_message_goes_out_by_itself(node: Node, topic: str) -> None:
     with node.client() as client, client.producer(linger=0.02) as producer:
         for _ in range(3):
-            delivery = producer.send(topic, b"")
-            end = time.monotonic() + 10
-            while not delivery.done() and time.monotonic() < end:
-                time.sleep(0.002)
-            assert delivery.done()
-            time.sleep(0.1)          # the thread is fast asleep before the next
+            done = threading.Event()
+            producer.send(topic, b"").add_done_callback(lambda delivery, done=done: done.set())
+            assert done.wait(10), "nobody asked for it"
+            until(lambda: producer._wake_at > time.monotonic() + 1, "the thread is fast asleep before the next")
 
 
 def test_without_linger_answers_come_while_the_app_goes_on_sending(node: Node, topic: str) -> None:

@@ -258,23 +258,23 @@ def test_partitioned_members_share_partitions_and_the_idle_take_over(client: Any
 def test_in_shared_mode_all_work_on_one_partition(client: Any) -> None:
     topic = make_topic(client, "crowd")
     put(client, topic, numbers(0, 600))
-    counts = [0, 0, 0]
-    seen: list[int] = []
+    seen: list[list[int]] = [[], [], []]
+    together = threading.Barrier(3)
 
     def work(i: int) -> None:
         with client.consumer("crowd", "crowd-g", mode="shared", max_poll=20) as consumer:
             for message in consumer.messages(timeout=1.5):
-                counts[i] += 1
-                seen.append(number(message))
-                time.sleep(0.001)
+                seen[i].append(number(message))
+                if len(seen[i]) in (1, 40):
+                    together.wait(20)            # nobody goes on before the others have as much
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(seen) == list(range(600))
-    assert min(counts) > 30, f"all work: {counts}"
+    assert sorted(itertools.chain(*seen)) == list(range(600))
+    assert min(map(len, seen)) >= 40, "all work"
     with pytest.raises(ModeMismatch), client.consumer("crowd", "crowd-g", mode="partitioned") as consumer:
         consumer.poll(1, timeout=5)
 
