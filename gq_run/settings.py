@@ -85,6 +85,12 @@ HTTP: Final = (
     Option("http.drain", 10_000, DURATION, "how long answers under way may take when the gateway stops", 100, 3_600_000),
 )
 
+GRPC: Final = (
+    Option("grpc.address", f"{paths.LOOPBACK}:9000", TEXT, "host:port of the gateway's gRPC service; off: none", name="grpc-addr"),
+    Option("grpc.maxMessageBytes", 16 * limits.MIB, BYTES, "the largest message of a caller", limits.KIB, limits.FRAME_MAX),
+    Option("grpc.maxCalls", 10_000, INT, "calls at a time, streams included; more are refused", 1, 1_000_000),
+)
+
 SECURITY: Final = (
     Option("security.require", "public", TEXT, "which tcp listeners want API keys (and speak CURVE): those open to other machines, "
            "or all", choices=("public", "tcp")),
@@ -98,4 +104,4 @@ LOGGING: Final = (
     Option("logging.format", "json", TEXT, "how a line looks", choices=("json", "text"), name="log-format"),
 )
 
-SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *DELAY, *METRICS, *HTTP, *SECURITY, *LOGGING)
+SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *DELAY, *METRICS, *HTTP, *GRPC, *SECURITY, *LOGGING)

@@ -1,0 +1,91 @@
+"""Around every call: who asks, and what becomes of errors.
+
+A GoQueueError is the call's status, with its name in the trailers; anything else is a bug: it is logged here and the caller is told
+no more than that. A cancelled call (the caller went away, or its deadline passed) unwinds as asyncio tasks do.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+
+from gq_gateway.rpc.status import status_of, trailers
+from gq_proto import limits
+from gq_proto.errors import GoQueueError, Internal
+
+MARGIN_S: Final = 0.1           # an answer is on its way so long before the caller gives up
+PATIENCE_S: Final = limits.REQUEST_DEADLINE_MS / 1000
+BUG: Final = "the gateway failed at this: it is a bug, its log says more"
+_log = logging.getLogger("goqueue.gateway")
+
+
+class Caller:
+    """Who asks, as the hook for keys sees it: get_header() as of an HTTP request, `peer` an address."""
+
+    __slots__ = ("_headers", "context")
+
+    def __init__(self, context: Any) -> None:
+        self.context = context
+        self._headers: dict[str, str] | None = None
+
+    def get_header(self, name: str) -> str | None:
+        if self._headers is None:
+            self._headers = {key: value for key, value in self.context.invocation_metadata() if isinstance(value, str)}
+        return self._headers.get(name.lower())
+
+    @property
+    def peer(self) -> str:
+        return str(self.context.peer())
+
+    def patience(self, most: float = PATIENCE_S) -> float:
+        """Seconds until an answer is of no use any more, `most` at most."""
+        left = self.context.time_remaining()
+        return most if left is None else max(0.0, min(most, left - MARGIN_S))
+
+
+Unary = Callable[[Any, Caller], Awaitable[Any]]
+Stream = Callable[[Any, Caller], Awaitable[None]]
+
+
+def unary(method: Unary) -> Callable[[Any, Any], Awaitable[Any]]:
+    """A handler for grpc of a method that answers once."""
+    async def handle(request: Any, context: Any) -> Any:
+        try:
+            return await method(request, Caller(context))
+        except Exception as error:
+            await _refuse(context, error)
+
+    return handle
+
+
+def stream(method: Stream) -> Callable[[Any, Any], Awaitable[None]]:
+    """A handler for grpc of a method that reads and writes caller.context itself. It returns when the call is over."""
+    async def handle(request: Any, context: Any) -> None:
+        try:
+            await method(request, Caller(context))
+        except Exception as error:
+            await _refuse(context, error)
+
+    return handle
+
+
+async def _refuse(context: Any, error: Exception) -> None:
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if not isinstance(error, GoQueueError):
+        if context.done() or context.cancelled():
+            raise asyncio.CancelledError            # grpc says so to a write after the caller left, with errors of its own
+        _log.error("a bug in a gRPC call", exc_info=error)
+        error = Internal(BUG)
+    await context.abort(status_of(error), error.message, trailers(error))
+
+
+async def each(context: Any) -> AsyncIterator[Any]:
+    """The requests of a stream."""
+    while True:
+        request = await context.read()
+        if request is grpc.aio.EOF:
+            return
+        yield request
