@@ -13,6 +13,7 @@ from gq_gateway.gateway import Gateway
 from gq_gateway.http import HttpServer
 from gq_gateway.loop import AsyncLoop
 from gq_gateway.registration import Registration
+from gq_gateway.rpc.server import GrpcServer
 from gq_proto.errors import UnknownKind
 from gq_run.daemon import Daemon
 from gq_run.server import Incoming
@@ -31,7 +32,7 @@ class Server(Protocol):
 
 
 Maker = Callable[[Daemon, Gateway], Server]
-SERVERS: list[Maker] = [HttpServer]       # started in this order, stopped together
+SERVERS: list[Maker] = [HttpServer, GrpcServer]       # started in this order, stopped together
 
 
 class GatewayDaemon:
