@@ -49,6 +49,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "extend": ("receipts", "Keep messages for longer, by receipt."),
         "release": ("receipts", "Give messages back uncounted, by receipt."),
         "replay": ("replay", "Publish old messages again, or rewind a group."),
+        "delayed": ("delayed", "List, cancel and count messages that wait for their time."),
     },
     "Groups": {
         "group": ("group", "List, describe, reset, pause and delete consumer groups."),

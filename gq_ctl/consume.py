@@ -37,6 +37,7 @@ NEVER: Final = float("inf")
 @click.option("--max", "most", type=click.IntRange(1), help="Stop after so many messages.")
 @click.option("--timeout", type=DURATION, help="Stop after this long; exit 124 if --max was not reached.")
 @click.option("--follow", "-f", is_flag=True, help="At the end wait for more (with --group always).")
+@click.option("--include-delayed", "delayed", is_flag=True, help="Without --group: those that are not due yet, too.")
 @click.option("--ack", type=click.Choice(["auto", "manual", "none"]), default="auto", show_default=True,
               help="auto: when printed. manual: print receipts, for gqctl ack. none: give everything back.")
 @click.option("--visibility", type=DURATION, help="With --group: how long a message is ours before others get it.")
@@ -64,11 +65,11 @@ class Consume:
     """One run of the command."""
 
     def __init__(self, topic: str, *, group: str | None, start: Position, partition: int | None, most: int | None,
-                 timeout: int | None, follow: bool, ack: str, visibility: int | None, session: int | None, mode: str | None,
-                 command: str | None, key_separator: str | None) -> None:
+                 timeout: int | None, follow: bool, delayed: bool, ack: str, visibility: int | None, session: int | None,
+                 mode: str | None, command: str | None, key_separator: str | None) -> None:
         self.topic, self.group, self.start, self.partition, self.most = topic, group, start, partition, most
         self.follow, self.ack, self.visibility, self.mode, self.command = follow, ack, visibility, mode, command
-        self.session = session
+        self.session, self.delayed = session, delayed
         self.timeout = None if timeout is None else timeout / 1000
         self.count = 0
         self.output = settings().output()
@@ -85,6 +86,8 @@ class Consume:
         else:
             if self.partition is not None:
                 raise click.UsageError("--partition goes without --group: a group's members share all partitions")
+            if self.delayed:
+                raise click.UsageError("--include-delayed goes without --group: a group gets a delayed message when it is due")
             if self.start.offset >= 0:
                 raise click.UsageError("--from of a group is earliest, latest or a time (@UNIXSECONDS, -1h); "
                                        "see gqctl group reset for offsets")
@@ -171,7 +174,7 @@ class Consume:
     def _read(self, client: "Client") -> None:
         """Without a group: up to the present end, then, if told to wait, whatever comes."""
         from gq_ctl.reading import Reading
-        with Reading(client, self.topic, self.partition, self.start) as reading:
+        with Reading(client, self.topic, self.partition, self.start, self.delayed) as reading:
             for batch in reading.present(BATCH):
                 self._show(batch[:self._left()])
                 if self._over():

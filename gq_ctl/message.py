@@ -40,22 +40,27 @@ class Draft(NamedTuple):
 
 def to_json(message: Any, **more: Any) -> dict[str, Any]:
     """`message`: a record as gq_client hands it out."""
-    key, value = message.key, message.value
     found: dict[str, Any] = {"topic": message.topic, "partition": message.partition, "offset": message.offset,
                              "timestamp": message.timestamp}
-    found["key"], key_binary = _text(key)
-    found["value"], binary = _text(value)
+    key = key_json(message.key)
+    found["key"] = key.pop("key")
+    found["value"], binary = _text(message.value)
     if binary:
         found["encoding"] = BASE64
-    if key_binary:
-        found["key_encoding"] = BASE64
-    if message.raw_headers:
+    found.update(key)
+    if message.raw_headers and message.headers:
         found["headers"] = headers_json(message.headers)
     found["priority"] = message.priority
     if (due_us := due_of(message)) is not None:
         found["deliver_at"] = units.show_time(due_us)
     found.update(more)
     return found
+
+
+def key_json(key: bytes | None) -> dict[str, Any]:
+    """The fields that tell a key."""
+    text, binary = _text(key)
+    return {"key": text, "key_encoding": BASE64} if binary else {"key": text}
 
 
 def due_of(message: Any) -> int | None:

@@ -1,6 +1,7 @@
 """Reading without a group: all partitions of a topic, one after the other up to the present end, then whatever comes.
 
-Owns the readers, one a partition. What comes later is looked for in all of them in turn, so nothing waits behind a quiet one.
+Owns the readers, one a partition. What comes later is looked for in all of them in turn, so nothing waits behind a quiet one. A
+delayed message that is due is present where it lies; one that is not comes later, when it is.
 """
 
 import time
@@ -18,10 +19,10 @@ TURN_S: Final = 0.05        # a quiet topic of several partitions is looked at s
 
 
 class Reading:
-    """Messages of `topic` from `start` on; first `present`, then `coming`."""
+    """Messages of `topic` from `start` on; first `present`, then `coming`. `delayed`: also those that are not due."""
 
-    def __init__(self, client: "Client", topic: str, partition: int | None, start: Position) -> None:
-        self._client, self._topic = client, topic
+    def __init__(self, client: "Client", topic: str, partition: int | None, start: Position, delayed: bool = False) -> None:
+        self._client, self._topic, self._delayed = client, topic, delayed
         self._next = resolve(client, topic, partition, start)       # by partition: where reading goes on
         self._ends = resolve(client, topic, partition, Position(name=LATEST))
         self._readers: list[Any] = []
@@ -29,9 +30,12 @@ class Reading:
     def present(self, most: int) -> Iterator[list[Any]]:
         """What lies there now, up to `most` messages at a time, partition by partition."""
         for number, end in self._ends.items():
-            with self._client.reader(self._topic, number, from_=self._next[number], stop_at_end=True) as reader:
+            with self._client.reader(self._topic, number, from_=self._next[number], stop_at_end=True,
+                                     include_delayed=self._delayed) as reader:
                 while reader.next_offset < end and (batch := reader.poll(most)):
-                    self._next[number] = batch[-1].offset + 1
+                    if batch[-1].offset >= end:         # came since: it is for `coming`, with the ready records among it
+                        batch = [message for message in batch if message.offset < end]
+                    self._next[number] = batch[-1].offset + 1 if batch else end
                     yield batch
                 self._next[number] = max(self._next[number], min(reader.next_offset, end))
 
@@ -39,7 +43,8 @@ class Reading:
         """Up to `most` later messages of one partition; [] when there is none for `patience` seconds (None: for ever)."""
         end = None if patience is None else time.monotonic() + patience
         if not self._readers:
-            self._readers = [self._client.reader(self._topic, number, from_=offset) for number, offset in self._next.items()]
+            self._readers = [self._client.reader(self._topic, number, from_=offset, include_delayed=self._delayed)
+                             for number, offset in self._next.items()]
         while True:
             for reader in self._readers:
                 batch: list[Any] = reader.poll(most, timeout=0)
@@ -62,9 +67,9 @@ class Reading:
             reader.close()
 
 
-def stretch(client: "Client", topic: str, partition: int, low: int, high: int) -> Iterator[Any]:
-    """The messages at offsets [low, high) of one partition that there are."""
-    with client.reader(topic, partition, from_=low, stop_at_end=True) as reader:
+def stretch(client: "Client", topic: str, partition: int, low: int, high: int, delayed: bool = False) -> Iterator[Any]:
+    """The messages at offsets [low, high) of one partition that there are; `delayed`: those that are not due, too."""
+    with client.reader(topic, partition, from_=low, stop_at_end=True, include_delayed=delayed) as reader:
         for message in reader:
             if message.offset >= high:
                 return

@@ -96,11 +96,13 @@ def _summary(topic: Any) -> Row:
 @topic_name
 def describe(topic: str) -> None:
     """Show the settings and the size of TOPIC."""
+    from gq_ctl.delayed import waiting
     with settings().client() as client:
-        found, parts = client.topic(topic), client.partitions(topic)
+        found, parts, counts = client.topic(topic), client.partitions(topic), waiting(client, topic)
+    scheduled = sum(counts.values()) if len(counts) == len(found.partitions) else None
     row = {"topic": found.name, "id": found.id, "partitions": len(found.partitions),
            "replication_factor": found.replication_factor, "messages": sum(part.high_watermark - part.log_start for part in parts),
-           "bytes": sum(part.size_bytes for part in parts), "created_us": found.created_us}
+           "bytes": sum(part.size_bytes for part in parts), "scheduled": scheduled, "created_us": found.created_us}
     row |= {name: getattr(found.config, name) for name in found.config.__struct_fields__}
     settings().output().one(row, "topic", SHOW)
 
@@ -108,20 +110,24 @@ def describe(topic: str) -> None:
 @topic_command.command("partitions")
 @topic_name
 def partitions_(topic: str) -> None:
-    """Show each partition of TOPIC: leader, offsets, size."""
+    """Show each partition of TOPIC: leader, offsets, size, and how many of its messages wait for their time."""
+    from gq_ctl.delayed import waiting
     with settings().client() as client:
         found, parts = client.topic(topic), {part.partition: part for part in client.partitions(topic)}
-    rows = [_partition(topic, number, meta, parts.get(number)) for number, meta in enumerate(found.partitions)]
+        scheduled = waiting(client, topic)
+    rows = [_partition(topic, number, meta, parts.get(number), scheduled.get(number))
+            for number, meta in enumerate(found.partitions)]
     settings().output().rows(rows, "partition", SHOW)
 
 
-def _partition(topic: str, number: int, meta: Any, part: Any) -> Row:
-    if part is None:
-        return {"topic": topic, "partition": number, "leader": meta.leader, "epoch": meta.epoch, "online": False, "log_start": None,
-                "high_watermark": None, "bytes": None, "segments": None, "problem": "its logd does not answer"}
-    return {"topic": topic, "partition": number, "leader": meta.leader, "epoch": part.epoch, "online": part.online,
-            "log_start": part.log_start, "high_watermark": part.high_watermark, "bytes": part.size_bytes,
-            "segments": part.segments, "problem": part.problem}
+def _partition(topic: str, number: int, meta: Any, part: Any, scheduled: int | None) -> Row:
+    row: Row = {"topic": topic, "partition": number, "leader": meta.leader, "epoch": meta.epoch, "online": False, "log_start": None,
+                "high_watermark": None, "bytes": None, "segments": None, "scheduled": scheduled,
+                "problem": "its logd does not answer"}
+    if part is not None:
+        row |= {"epoch": part.epoch, "online": part.online, "log_start": part.log_start, "high_watermark": part.high_watermark,
+                "bytes": part.size_bytes, "segments": part.segments, "problem": part.problem}
+    return row
 
 
 @topic_command.command("alter")
