@@ -11,7 +11,7 @@ from gq_groupd.effects import CopyDeadLetters, DeadLetterEnd, DeadLettersCopied,
 from gq_groupd.entries import How
 from gq_groupd.part import Part
 from gq_groupd.settling import Settling
-from gq_proto.errors import GoQueueError, NotFound
+from gq_proto.errors import GoQueueError, NotFound, OffsetOutOfRange
 
 REST_MS = 1_000         # after a step failed
 
@@ -63,7 +63,8 @@ class Burial:
 
     def _failed(self, part: Part, error: GoQueueError | None) -> None:
         dead = part.dead
-        if dead.stage == "copying" and isinstance(error, NotFound):
+        if dead.stage == "copying" and isinstance(error, NotFound | OffsetOutOfRange):
+            # The DLQ is gone, or a power loss cut it back to before the intent's end: what was copied since is gone too.
             dead.step("lose topic")
             dead.intent = None
         else:

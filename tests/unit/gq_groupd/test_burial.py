@@ -3,7 +3,7 @@
 import pytest
 
 from gq_groupd import effects as fx
-from gq_proto.errors import Unavailable, UnknownTopicId
+from gq_proto.errors import OffsetOutOfRange, Unavailable, UnknownTopicId
 from gq_proto.messages import Op
 from tests.unit.gq_groupd.rig import Rig
 
@@ -96,3 +96,17 @@ def test_many_go_in_batches() -> None:
     r = Rig()
     reject(r, 250)
     assert offsets(r) == list(range(250)) and r.part().lag == 0
+
+
+@pytest.mark.parametrize("error", [UnknownTopicId("deleted"), OffsetOutOfRange("holds offsets 0 to 8, not 10")])
+def test_a_dlq_that_is_gone_or_was_cut_back_before_the_intent_is_begun_with_anew(error: Exception) -> None:
+    r = Rig()
+    r.copy_error = error  # type: ignore[assignment]
+    reject(r)
+    assert offsets(r) == [] and r.part().lag == 3
+    r.copy_error = None
+    r.hold.add(fx.PrepareDeadLetters)
+    r.advance(2_000)
+    assert [type(effect) for effect in r.held] == [fx.PrepareDeadLetters], "an intent of the old end is none"
+    r.release(fx.PrepareDeadLetters)
+    assert offsets(r) == [0, 1, 2] and r.part().lag == 0
