@@ -1,7 +1,8 @@
 """metad's decisions: requests in, entries and answers out. Pure: time, chance and disk are the shell's.
 
-Owns soft state beside State: who waits for a change (long polls), who waits until the leaders have applied one (topic changes),
-what each logd said it applied, which reserved producer ids are left. Losing it is harmless: callers ask again.
+Owns soft state beside State: who waits for a change (long polls), who waits until the leaders have applied one (topic changes)
+or the daemons know one (keys), what each said it knows, which reserved producer ids are left. Losing it is harmless: callers ask
+again.
 
 A handler decides, then `_commit` emits the entry and applies it at once, so that the next decision sees it. The shell holds
 answers back until the entries before them are on the disk; if they can't be written it calls `restore` with what is.
@@ -13,8 +14,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from gq_metad import entries, topics
+from gq_metad import entries, keys, topics
 from gq_metad.effects import Append, Call, Effect, Fail, Reply
+from gq_metad.spread import Change, Spread, Who
 from gq_metad.state import LOGD, State
 from gq_proto import limits, messages
 from gq_proto.errors import (
@@ -29,6 +31,7 @@ from gq_proto.errors import (
     UnknownKind,
     UnknownTopic,
 )
+from gq_proto.keys import public
 from gq_proto.messages import Kind, PartitionMeta, TopicMeta
 from gq_proto.names import DLQ_SUFFIX, check_name, is_dlq, is_internal, topic_of_dlq
 
@@ -81,6 +84,7 @@ class Core:
         self._next_producer = self.state.producers_until
         self._identity: dict[bytes, tuple[str, str]] = {}       # connection -> (daemon, node id)
         self._heard: dict[tuple[str, str], float] = {}          # when it last asked anything
+        self._spread = Spread(self._is_up)
 
     # -- the face ------------------------------------------------------------------------------
 
@@ -116,22 +120,27 @@ class Core:
         self._pollers = [p for p in self._pollers if p.until > now]
         self._unconfirmed = [u for u in self._unconfirmed if u.deadline > now]
         unchanged = [Reply(p.call, self._metadata_since(p.call.body)) for p in over]
-        return [*unchanged, *(Fail(u.call, self._lateness(u)) for u in late)]
+        return [*unchanged, *(Fail(u.call, self._lateness(u)) for u in late), *self._spread.due(now)]
 
     def next_deadline(self) -> float | None:
         """When due() has something to do; None: not by itself."""
-        return min((*(p.until for p in self._pollers), *(u.deadline for u in self._unconfirmed)), default=None)
+        waiting = [p.until for p in self._pollers] + [u.deadline for u in self._unconfirmed]
+        spread = self._spread.next_deadline()
+        return min(waiting if spread is None else [*waiting, spread], default=None)
 
     def restore(self, state: State, error: GoQueueError) -> list[Effect]:
         """The log refused the last entries with `error`: go on from what it has. Followers know nothing newer and wait on."""
         lost = [u for u in self._unconfirmed if u.version > state.version]
         self._unconfirmed = [u for u in self._unconfirmed if u.version <= state.version]
         self.state, self._next_producer = state, state.producers_until
-        return [Fail(u.call, error) for u in lost]
+        return [*(Fail(u.call, error) for u in lost), *self._spread.restore(state.version, error)]
 
     def up(self, now: float) -> dict[tuple[str, str], bool]:
         """Of each registered daemon: was it heard of lately."""
-        return {key: now - self._heard.get(key, -HEARD_S) < HEARD_S for key in self.state.daemons}
+        return {key: self._is_up(key, now) for key in self.state.daemons}
+
+    def _is_up(self, who: Who, now: float) -> bool:
+        return now - self._heard.get(who, -HEARD_S) < HEARD_S
 
     # -- shared by the handlers ------------------------------------------------------------------
 
@@ -185,7 +194,7 @@ class Core:
         return TimedOut(f"the change is made, but logd of {', '.join(missing)} has not confirmed it yet: see its status")
 
     def _room(self) -> None:
-        if len(self._pollers) + len(self._unconfirmed) >= limits.METADATA_WAITERS_MAX:
+        if len(self._pollers) + len(self._unconfirmed) + len(self._spread) >= limits.METADATA_WAITERS_MAX:
             raise Busy(f"{limits.METADATA_WAITERS_MAX} requests wait already: back off")
 
     # -- following ---------------------------------------------------------------------------------
@@ -193,6 +202,8 @@ class Core:
     def _metadata(self, turn: Turn, call: Call, body: messages.Metadata) -> None:
         if body.applied_by and (LOGD, body.applied_by) in self.state.daemons:
             self._take_applied(turn, body.applied_by, body.known_version)
+        if body.follower:
+            self._take_follower(turn, call, body)
         if body.known_version == self.state.version and body.max_wait_ms > 0:
             self._room()
             patience_s = min(body.max_wait_ms, limits.LONG_POLL_MS_MAX) / 1000
@@ -210,6 +221,17 @@ class Core:
             else:
                 self._unconfirmed.append(change)
 
+    def _take_follower(self, turn: Turn, call: Call, body: messages.Metadata) -> None:
+        """A registered daemon is there, and knows this much."""
+        daemon, _, node_id = body.follower.partition("/")
+        who = (daemon, node_id)
+        if who not in self.state.daemons:
+            return
+        if self._identity.get(call.peer) != who:
+            self._identify(call.peer, who)
+        self._heard[who] = turn.now
+        turn.effects += self._spread.know(turn.now, who, min(body.known_version, self.state.version))
+
     def _metadata_since(self, body: messages.Metadata) -> messages.MetadataReply:
         state, known = self.state, body.known_version
         full = known <= 0 or known < state.forgotten or known > state.version
@@ -219,7 +241,8 @@ class Core:
         found = [t for t in state.changed_since(known) if wanted is None or t.name in wanted]
         # Who begins knows no topic; only a logd may have a folder of one that is gone.
         deleted = [t for t, version in state.tombstones.items() if version > known] if body.applied_by or not full else []
-        return messages.MetadataReply(state.version, found, deleted, list(state.daemons.values()), state.cluster_id, full)
+        told = list(state.keys.values()) if body.keys and (full or state.keys_version > known) else None
+        return messages.MetadataReply(state.version, found, deleted, list(state.daemons.values()), state.cluster_id, full, told)
 
     # -- topics ----------------------------------------------------------------------------------------
 
@@ -339,13 +362,50 @@ class Core:
         key = (body.daemon, body.node_id)
         if key not in self.state.daemons and len(self.state.daemons) >= limits.DAEMONS_MAX:
             raise Busy(f"{limits.DAEMONS_MAX} daemons are registered")
-        self._commit(turn, entries.DaemonRegistered(body.node_id, body.daemon, body.endpoints))
+        self._take_node(turn, call, body)
+        self._commit(turn, entries.DaemonRegistered(body.node_id, body.daemon, body.endpoints, body.curve))
         if body.daemon == LOGD:
             self._applied[body.node_id] = 0
-        self._identity = {peer: who for peer, who in self._identity.items() if who != key} | {call.peer: key}
+        self._identify(call.peer, key)
         self._heard[key] = turn.now
         incarnation = self.state.daemons[key].incarnation
         turn.effects.append(Reply(call, messages.RegisterReply(incarnation, self.state.version, self.state.cluster_id)))
+
+    def _identify(self, peer: bytes, who: Who) -> None:
+        self._identity = {other: known for other, known in self._identity.items() if known != who} | {peer: who}
+
+    def _take_node(self, turn: Turn, call: Call, body: messages.Register) -> None:
+        """Its CURVE key becomes known to all; who came by one may give no other."""
+        if call.access and body.curve != call.access.key.curve:
+            raise Forbidden(f"the CURVE key of node {body.node_id} is not the one it came by")
+        key = keys.of_node(self.state, body.node_id, body.curve, turn.wall_us, self._new_id)
+        if key:
+            self._commit(turn, entries.KeyPut(key))
+
+    # -- keys ------------------------------------------------------------------------------------------
+
+    def _create_key(self, turn: Turn, call: Call, body: messages.CreateKey) -> None:
+        self._room()
+        key, token = keys.decide(self.state, body, turn.wall_us, self._new_id)
+        self._commit(turn, entries.KeyPut(key))
+        self._when_known(turn, call, lambda late: messages.CreateKeyReply(public(key), token, late))
+
+    def _revoke_key(self, turn: Turn, call: Call, body: messages.RevokeKey) -> None:
+        self._room()
+        key = keys.existing(self.state, body.key)
+        self._commit(turn, entries.KeyRevoked(key.id))
+        self._when_known(turn, call, lambda late: messages.RevokeKeyReply(public(key), late))
+
+    def _list_keys(self, turn: Turn, call: Call, body: messages.ListKeys) -> None:
+        turn.effects.append(Reply(call, messages.ListKeysReply([public(key) for key in self.state.keys.values()])))
+
+    def _check_key(self, turn: Turn, call: Call, body: messages.CheckKey) -> None:
+        turn.effects.append(Reply(call, messages.CheckKeyReply(keys.owner(self.state, body.token, turn.wall_us))))
+
+    def _when_known(self, turn: Turn, call: Call, answer: Callable[[list[str]], messages.Body]) -> None:
+        """Answer once the daemons have the keys as they are now."""
+        margin = min(MARGIN_S, MARGIN_SHARE * (call.deadline - turn.now))
+        turn.effects += self._spread.wait(turn.now, Change(call, self.state.version, call.deadline - margin, answer))
 
 
 Handler = Callable[[Core, Turn, Call, Any], None]
@@ -356,6 +416,10 @@ _HANDLERS: Final[dict[int, Handler]] = {
     Kind.DELETE_TOPIC: Core._delete,
     Kind.INIT_PRODUCER: Core._init_producer,
     Kind.REGISTER: Core._register,
+    Kind.CREATE_KEY: Core._create_key,
+    Kind.LIST_KEYS: Core._list_keys,
+    Kind.REVOKE_KEY: Core._revoke_key,
+    Kind.CHECK_KEY: Core._check_key,
 }
 
 

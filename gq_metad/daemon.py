@@ -22,6 +22,7 @@ from gq_metad.log import MetaLog, Recovered
 from gq_metad.options import topic_defaults
 from gq_metad.state import State
 from gq_proto.errors import Corrupt, DiskFull, GoQueueError
+from gq_proto.messages import MetadataReply
 from gq_run import logs
 from gq_run.daemon import Daemon
 from gq_run.disk import Disk
@@ -45,6 +46,7 @@ class MetaDaemon:
         self._pending: list[entries.AnyEntry] = []
         self._answers: list[Reply | Fail] = []
         self._timer: Timer | None = None
+        self._keys_told = -1                    # version of the keys that this daemon's own guard has
         self._exported = -1                     # version in topics.json
         self._export_timer: Timer | None = None
 
@@ -58,6 +60,7 @@ class MetaDaemon:
         self._loop.each_turn(self._turn)
         self._daemon.metrics.add(self._samples)
         self._daemon.facts = self._facts
+        self._tell_keys()
         self._daemon.ready()
 
     def handle(self, incoming: Incoming) -> None:
@@ -98,6 +101,8 @@ class MetaDaemon:
                 self._log.append(entries.encode(pending), len(pending))
             except DiskFull as e:
                 self._refuse(e)
+            if self._core.state.keys_version != self._keys_told:
+                self._tell_keys()
         answers, self._answers = self._answers, []
         for answer in answers:
             if isinstance(answer, Reply):
@@ -106,6 +111,17 @@ class MetaDaemon:
                 answer.call.fail(answer.error)                 # type: ignore[attr-defined]
         if pending:
             self._written()
+
+    def _tell_keys(self) -> None:
+        """What a caller may do here goes by the same keys as elsewhere."""
+        state = self._core.state
+        self._keys_told = state.keys_version
+        told = MetadataReply(state.version, [], [], [], keys=list(state.keys.values()))
+        self._daemon.take_keys(told, self._name_of)
+
+    def _name_of(self, topic_id: int) -> str | None:
+        topic = self._core.state.topics.get(topic_id)
+        return topic.name if topic else None
 
     def _refuse(self, error: GoQueueError) -> None:
         """Nothing of this turn happened."""

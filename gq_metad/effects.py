@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gq_metad.entries import AnyEntry
+from gq_proto.access import Access
 from gq_proto.errors import GoQueueError
 from gq_proto.messages import Body
 
@@ -15,6 +16,7 @@ class Call(Protocol):
     body: Any
     peer: bytes
     deadline: float          # monotonic seconds
+    access: Access | None    # of a caller with a key; None: trusted
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from gq_proto.messages import DaemonMeta, TopicMeta
+from gq_proto.messages import DaemonMeta, KeyMeta, TopicMeta
 
 
 class Entry(Struct, frozen=True, array_like=True):
@@ -37,6 +37,7 @@ class DaemonRegistered(Entry, frozen=True, tag=4):
     node_id: str
     daemon: str
     endpoints: list[str]
+    curve: str = ""
 
 
 class ProducersReserved(Entry, frozen=True, tag=5):
@@ -50,7 +51,17 @@ class ProducerBumped(Entry, frozen=True, tag=6):
     epoch: int
 
 
-AnyEntry = ClusterMade | TopicPut | TopicDeleted | DaemonRegistered | ProducersReserved | ProducerBumped
+class KeyPut(Entry, frozen=True, tag=7):
+    """A key that was made: a hash of its secret, or a public CURVE key."""
+
+    key: KeyMeta
+
+
+class KeyRevoked(Entry, frozen=True, tag=8):
+    id: str
+
+
+AnyEntry = ClusterMade | TopicPut | TopicDeleted | DaemonRegistered | ProducersReserved | ProducerBumped | KeyPut | KeyRevoked
 
 
 class Snapshot(Struct, frozen=True, array_like=True):
@@ -64,6 +75,8 @@ class Snapshot(Struct, frozen=True, array_like=True):
     daemons: list[DaemonMeta]
     producers_until: int
     producer_epochs: list[tuple[int, int]]
+    keys: list[KeyMeta] = []
+    keys_version: int = 0
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gq_metad import entries
 from gq_proto import limits
-from gq_proto.messages import DaemonMeta, PartitionMeta, TopicMeta
+from gq_proto.messages import DaemonMeta, KeyMeta, PartitionMeta, TopicMeta
 
 LOGD = "logd"
 
@@ -26,6 +26,8 @@ class State:
         self.daemons: dict[tuple[str, str], DaemonMeta] = {}    # by (daemon, node id)
         self.producers_until = 1
         self.producer_epochs: dict[int, int] = {}           # only ids beyond epoch 0, longest unused first
+        self.keys: dict[str, KeyMeta] = {}                  # by id
+        self.keys_version = 0                               # of their last change
 
     def topic(self, name: str) -> TopicMeta | None:
         topic_id = self.ids.get(name)
@@ -53,12 +55,18 @@ class State:
                 self._put(topic)
             case entries.TopicDeleted(topic_id):
                 self._delete(topic_id)
-            case entries.DaemonRegistered(node_id, daemon, endpoints):
-                self._register(node_id, daemon, endpoints)
+            case entries.DaemonRegistered(node_id, daemon, endpoints, curve):
+                self._register(node_id, daemon, endpoints, curve)
             case entries.ProducersReserved(until):
                 self.producers_until = until
             case entries.ProducerBumped(producer_id, epoch):
                 self._bump(producer_id, epoch)
+            case entries.KeyPut(key):
+                self.keys[key.id] = key
+                self.version = self.keys_version = self.version + 1
+            case entries.KeyRevoked(id):
+                del self.keys[id]
+                self.version = self.keys_version = self.version + 1
 
     def _put(self, topic: TopicMeta) -> None:
         self.version += 1
@@ -73,11 +81,11 @@ class State:
             oldest = next(iter(self.tombstones))
             self.forgotten = self.tombstones.pop(oldest)
 
-    def _register(self, node_id: str, daemon: str, endpoints: list[str]) -> None:
+    def _register(self, node_id: str, daemon: str, endpoints: list[str], curve: str) -> None:
         self.version += 1
         before = self.daemons.get((daemon, node_id))
         incarnation = before.incarnation + 1 if before else 1
-        self.daemons[daemon, node_id] = DaemonMeta(node_id, daemon, endpoints, incarnation)
+        self.daemons[daemon, node_id] = DaemonMeta(node_id, daemon, endpoints, incarnation, curve)
         if daemon == LOGD:
             for topic in list(self.topics.values()):
                 self._new_epochs(topic, node_id)
@@ -99,7 +107,8 @@ class State:
     def snapshot(self) -> entries.Snapshot:
         return entries.Snapshot(self.cluster_id, self.version, list(self.topics.values()),
                                 [(version, topic_id) for topic_id, version in self.tombstones.items()], self.forgotten,
-                                list(self.daemons.values()), self.producers_until, list(self.producer_epochs.items()))
+                                list(self.daemons.values()), self.producers_until, list(self.producer_epochs.items()),
+                                list(self.keys.values()), self.keys_version)
 
     @classmethod
     def of(cls, snapshot: entries.Snapshot) -> "State":
@@ -111,6 +120,7 @@ class State:
         state.daemons = {(d.daemon, d.node_id): d for d in snapshot.daemons}
         state.producers_until = snapshot.producers_until
         state.producer_epochs = dict(snapshot.producer_epochs)
+        state.keys, state.keys_version = {key.id: key for key in snapshot.keys}, snapshot.keys_version
         return state
 
     def changed_since(self, known: int) -> Iterator[TopicMeta]:

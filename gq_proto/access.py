@@ -95,6 +95,9 @@ class Keyring:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def has_curve(self, public: str) -> bool:
+        return public in self._by_curve
+
     def take(self, all_keys: Iterable[KeyMeta]) -> None:
         self._by_id = {key.id: key for key in all_keys}
         self._by_curve = {key.curve: key for key in self._by_id.values() if key.curve}

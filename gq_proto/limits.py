@@ -87,6 +87,7 @@ DELAYED_RANGES_MAX: Final = 10_000      # ranges in one request to cancel
 # Sockets
 SOCKET_PATH_MAX: Final = 107            # sun_path
 HIGH_WATER_MARK: Final = 1_000          # messages a socket queues per peer
+GUARDED_HIGH_WATER_MARK: Final = 100    # messages taken in advance from a peer whose key was not seen yet
 LINGER_MS: Final = 1_000
 UNREAD_BYTES_MAX: Final = 64 * MIB      # large replies a peer leaves unread; one more may be as large as FETCH_BYTES_MAX
 REQUEST_DEADLINE_MS: Final = 30_000

@@ -13,6 +13,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from gq_proto import limits, messages
 from gq_proto.errors import GoQueueError, TimedOut, Unavailable
+from gq_run import curve
 from gq_run.frames import receive, send
 from gq_run.loop import Loop, Timer
 from gq_run.server import Payload
@@ -24,8 +25,11 @@ SWEEP_S = 0.05                   # deadlines this close together are seen to at 
 class Caller:
     """`on_push(kind, body)` gets what the peer sends unasked, `on_up()`/`on_down()` the connection's comings and goings."""
 
-    def __init__(self, loop: Loop, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, token: bytes = b"") -> None:
+    def __init__(self, loop: Loop, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, token: bytes = b"",
+                 server_key: str = "", pair: tuple[bytes, bytes] = (b"", b"")) -> None:
+        """`server_key`: the peer's public CURVE key, `pair` then is ours; "": no CURVE."""
         self._loop, self._context, self.endpoint, self.token = loop, context, endpoint, token
+        self.server_key = server_key
         self._waiting: dict[int, tuple[float, Done]] = {}
         self._next_id = 1
         self._sweeper: Timer | None = None
@@ -43,6 +47,8 @@ class Caller:
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.SESSION_MS)
+        if server_key:
+            curve.call(self._socket, server_key, pair)
         self._monitor = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         loop.add_reader(self._socket, self._drain)
         loop.add_reader(self._monitor, self._changed)

@@ -17,6 +17,7 @@ Exit codes: 0 asked to stop · 1 cannot start (one line says why: locked, addres
 
 import contextlib
 import fcntl
+import functools
 import gc
 import os
 import secrets
@@ -32,10 +33,10 @@ from gq_proto import __version__, codec, messages
 from gq_proto.errors import BadConfig, GoQueueError, Locked
 from gq_proto.memory import keep_freed_memory
 from gq_proto.names import check_name
-from gq_run import exporter, logs, options, paths, ready, settings
+from gq_run import curve, exporter, logs, options, paths, ready, security, settings
 from gq_run.caller import Caller
 from gq_run.loop import Loop
-from gq_run.metrics import REFUSED, REQUESTS, UNSENT, UPTIME, Registry, Sample
+from gq_run.metrics import DENIED, REFUSED, REQUESTS, UNSENT, UPTIME, Registry, Sample
 from gq_run.options import Config, Option
 from gq_run.server import Incoming, Server
 
@@ -78,6 +79,8 @@ class Daemon:
         self.metrics = Registry()            # .add(source): see metrics.py
         self.metrics.add(self._samples)
         self.facts: Callable[[], dict[str, Any]] = dict   # what STATUS says beside the fixed fields
+        self.guard: security.Guard | None = None          # of a listener that wants keys
+        self._zap: curve.Zap | None = None
         self.detail = "starting"             # one line for STATUS: why it is not ready, or what is wrong
         self.is_ready = False
         self._app: App | None = None
@@ -89,11 +92,32 @@ class Daemon:
     @property
     def endpoints(self) -> list[str]:
         """Where this daemon is reached, ipc first: for REGISTER."""
-        return self.server.endpoints
+        return [paths.advertised(endpoint, self.config.text("broker.advertise")) for endpoint in self.server.endpoints]
 
-    def caller(self, endpoint: str) -> Caller:
-        """A line to another daemon."""
-        return Caller(self.loop, self.context, endpoint)
+    @property
+    def public_key(self) -> str:
+        """The CURVE key by which its tcp endpoint is known; "" where that is plain."""
+        return self.guard.public_key if self.guard else ""
+
+    @functools.cached_property
+    def pair(self) -> tuple[bytes, bytes]:
+        """The node's CURVE keys."""
+        return curve.pair_of(self.data_dir)
+
+    def caller(self, endpoint: str, server_key: str = "") -> Caller:
+        """A line to another daemon; over tcp with CURVE where its key is given, as that of metad is by the config."""
+        if endpoint == self.metad_endpoint():
+            server_key = self.config.text("security.metadKey")
+        if endpoint.startswith("ipc://") or not server_key:
+            return Caller(self.loop, self.context, endpoint)
+        return Caller(self.loop, self.context, endpoint, server_key=server_key, pair=self.pair)
+
+    def take_keys(self, reply: messages.MetadataReply, names: Callable[[int], str | None]) -> None:
+        """From here on who asks is held against these keys, and topics are called so. BadConfig when nobody could ever get in."""
+        if self.guard:
+            self.guard.names = names
+            self.guard.verifier.take(reply)
+            security.check_any(self.config, f"broker.listeners.{self.name}", self.guard.verifier, self.guard.public_key)
 
     def metad_endpoint(self) -> str:
         return self.config.text("broker.metad") or paths.ipc_endpoint(self.data_dir, "metad")
@@ -118,8 +142,9 @@ class Daemon:
         self._app = make(self)
         paths.make_runtime_dir(self.data_dir)
         self.server.bind(paths.ipc_endpoint(self.data_dir, self.name))
+        security.check(self.config)
         if self.name in paths.TCP_PORTS:             # the gateway's callers come by other doors
-            self._listen(f"broker.listeners.{self.name}", lambda address: self.server.bind(_cluster_endpoint(address)))
+            self._listen(f"broker.listeners.{self.name}", self._bind_tcp)
         if self.config.switch("metrics.enabled"):
             self._listen(f"metrics.listeners.{self.name}", self._serve_metrics)
         self.log.info("started", extra=logs.fields(pid=os.getpid(), version=__version__, data_dir=self.data_dir,
@@ -144,6 +169,8 @@ class Daemon:
         if self._exporter:
             self._exporter.close()
         self.server.close()
+        if self._zap:
+            self._zap.close()
         self.context.destroy(linger=None)
         self.loop.close()
         os.close(self._lock)
@@ -161,6 +188,14 @@ class Daemon:
             if not self.config.is_default(key):
                 raise OSError(e.errno, f"{key}: {e.strerror or e}") from None
             self.log.warning("default address is taken, going on without it", extra=logs.fields(key=key, address=address))
+
+    def _bind_tcp(self, address: str) -> None:
+        guarded = security.needs_keys(self.config, address)
+        if guarded and self.guard is None:
+            self.guard, self._zap = security.Guard(self.pair, self.log), curve.Zap(self.loop, self.context)
+        if not guarded and not paths.is_loopback(paths.split_address(address)[0]):
+            self.log.warning("open to everyone: security.insecure is on", extra=logs.fields(address=address))
+        self.server.bind(paths.tcp_endpoint(address), self.guard if guarded else None)
 
     def _serve_metrics(self, address: str) -> None:
         host, port = paths.split_address(address)
@@ -222,6 +257,9 @@ class Daemon:
         yield REQUESTS, (self.name,), self.server.taken
         yield REFUSED, (self.name,), self.server.refused
         yield UNSENT, (self.name,), self.server.unsent
+        if self.guard:
+            yield DENIED, (self.name, "unauthorized"), self.guard.unauthorized
+            yield DENIED, (self.name, "forbidden"), self.guard.forbidden
 
     def status(self) -> messages.StatusReply:
         facts = {"metrics": self._metrics_address, "endpoints": self.endpoints, **self.facts()}
@@ -239,7 +277,7 @@ def main(name: str, own_options: Sequence[Option], make: Callable[[Daemon], App]
         serving = True
         daemon.run()
     except Exception as e:
-        if serving or not isinstance(e, GoQueueError | OSError):
+        if not isinstance(e, BadConfig) and (serving or not isinstance(e, GoQueueError | OSError)):
             logs.logger(name).critical("a bug: exiting, to be started anew", exc_info=True)
             sys.exit(EX_SOFTWARE)
         print(f"gq_{name}: {' '.join(str(e).split())}", file=sys.stderr)
@@ -291,14 +329,6 @@ def settle_node_id(data_dir: str, configured: str) -> str:
     if configured and configured != found:
         raise BadConfig(f"broker.nodeId is {configured} but {data_dir} belongs to node {found}: use that or another data directory")
     return found
-
-
-def _cluster_endpoint(address: str) -> str:
-    """tcp without keys is for this machine only."""
-    host, _ = paths.split_address(address)
-    if not paths.is_loopback(host):
-        raise BadConfig(f"{address!r} is open to other machines, which needs keys, unknown to this version: use 127.0.0.1 or ::1")
-    return paths.tcp_endpoint(address)
 
 
 def _drain(fd: int) -> None:

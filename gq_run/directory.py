@@ -36,7 +36,7 @@ class Directory:
         self.cluster_id = ""
 
     def start(self) -> None:
-        body = messages.Register(self._daemon.node_id, self._daemon.name, self._daemon.endpoints)
+        body = messages.Register(self._daemon.node_id, self._daemon.name, self._daemon.endpoints, self._daemon.public_key)
         self._line.call(messages.Kind.REGISTER, body, self._registered)
 
     def close(self) -> None:
@@ -58,7 +58,8 @@ class Directory:
         self._ask()
 
     def _ask(self) -> None:
-        body = messages.Metadata(self.version, LONG_POLL_MS, applied_by=self._daemon.node_id if self._applies else "")
+        body = messages.Metadata(self.version, LONG_POLL_MS, applied_by=self._daemon.node_id if self._applies else "", keys=True,
+                                 follower=f"{self._daemon.name}/{self._daemon.node_id}")
         self._line.call(messages.Kind.METADATA, body, self._answered, timeout_s=LONG_POLL_MS / 1000 + GRACE_S)
 
     def _answered(self, body: Any, frames: object, error: GoQueueError | None) -> None:
@@ -82,10 +83,15 @@ class Directory:
         for topic_id in reply.deleted:
             self.topics.pop(topic_id, None)
         self.daemons, self.version = reply.daemons, reply.version
+        self._daemon.take_keys(reply, self._name_of)
         mine = self.find_daemon(self._daemon.name, self._daemon.node_id)
         if mine and mine.incarnation > self.incarnation:
             self._daemon.log.error("another daemon registered under this node's name", extra=logs.fields(at=mine.endpoints))
         self._changed(reply)
+
+    def _name_of(self, topic_id: int) -> str | None:
+        topic = self.topics.get(topic_id)
+        return topic.name if topic else None
 
     def _retry(self, call: Callable[[], None], what: str, error: GoQueueError) -> None:
         level = "debug" if error.retriable else "error"

@@ -140,4 +140,6 @@ HTTP_WAITING = _declare("goqueue_http_polls_waiting", GAUGE, "Long polls that wa
 UPTIME = _declare("goqueue_uptime_seconds", GAUGE, "Since the daemon started", "daemon")
 REQUESTS = _declare("goqueue_requests_total", COUNTER, "Requests taken", "daemon")
 REFUSED = _declare("goqueue_requests_refused_total", COUNTER, "Requests answered with an error, and what was no request", "daemon")
+DENIED = _declare("goqueue_requests_denied_total", COUNTER, "Requests without a valid key, or without the right to what they ask",
+                  "daemon", "reason")
 UNSENT = _declare("goqueue_replies_unsent_total", COUNTER, "Replies whose caller was gone or did not read", "daemon")

@@ -11,7 +11,9 @@ node may be started by systemd and gqctl from a login, whose bases differ: so th
 """
 
 import hashlib
+import ipaddress
 import os
+import socket
 import stat
 from pathlib import Path
 from typing import Final
@@ -24,6 +26,7 @@ RUNTIME_DIR_ENV: Final = "GOQUEUE_RUNTIME_DIR"
 TCP_PORTS: Final = {"metad": 7400, "logd": 7410, "groupd": 7420, "delayd": 7430}
 METRICS_PORTS: Final = {"metad": 9091, "logd": 9092, "groupd": 9093, "delayd": 9094, "gateway": 9097}
 LOOPBACK: Final = "127.0.0.1"
+WILDCARDS: Final = ("", "*", "0.0.0.0", "::")
 RECORDED: Final = ".runtime"             # in the data directory: the runtime directory in use
 LONGEST_NAME: Final = "supervisor.sock"
 
@@ -103,7 +106,21 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
+    """Can only this machine reach it? A name other than localhost may mean anything, so it counts as public."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def advertised(endpoint: str, host: str) -> str:
+    """How others reach a bound endpoint: a public tcp one by `host`, else by this machine's name where all interfaces are meant."""
+    if not endpoint.startswith("tcp://"):
+        return endpoint
+    bound, port = split_address(endpoint.removeprefix("tcp://"))
+    if is_loopback(bound) or (not host and bound not in WILDCARDS):
+        return endpoint
+    return tcp_endpoint(f"[{host}]:{port}" if ":" in host else f"{host or socket.gethostname()}:{port}")
 
 
 def reachable_here(endpoint: str) -> bool:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from gq_proto.errors import GoQueueError, Unavailable, UnknownTopicId
-from gq_proto.messages import Body, Kind, TopicMeta
+from gq_proto.messages import Body, DaemonMeta, Kind, TopicMeta
 from gq_run.caller import Caller, Done
 from gq_run.daemon import Daemon
 from gq_run.directory import Directory
@@ -26,13 +26,13 @@ class Peers:
 
     def refresh(self) -> None:
         """The directory changed: connect to what is new, hang up where nobody is any more."""
-        wanted = {d.node_id: _nearest(d.endpoints) for d in self._directory.daemons if d.daemon == "logd" and d.endpoints}
+        wanted = {d.node_id: _nearest(d) for d in self._directory.daemons if d.daemon == "logd" and d.endpoints}
         for node_id, line in list(self._lines.items()):
-            if wanted.get(node_id) != line.endpoint:
+            if wanted.get(node_id) != (line.endpoint, line.server_key):
                 self._lines.pop(node_id).close()
-        for node_id, endpoint in wanted.items():
+        for node_id, (endpoint, key) in wanted.items():
             if node_id not in self._lines:
-                line = self._lines[node_id] = self._daemon.caller(endpoint)
+                line = self._lines[node_id] = self._daemon.caller(endpoint, key)
                 line.on_up = lambda node_id=node_id: self.on_up(node_id)  # type: ignore[misc]
 
     def close(self) -> None:
@@ -83,9 +83,11 @@ class Peers:
         self._metad.call(kind, body, done, timeout_s=timeout_s)
 
 
-def _nearest(endpoints: Sequence[str]) -> str:
-    """The first that this host can reach: ipc endpoints are listed first and count where their socket exists."""
-    for endpoint in endpoints:
-        if not endpoint.startswith("ipc://") or os.path.exists(endpoint.removeprefix("ipc://")):
-            return endpoint
-    return endpoints[-1]
+def _nearest(daemon: DaemonMeta) -> tuple[str, str]:
+    """The first endpoint that this host can reach, with its CURVE key: ipc ones come first and count where their socket is."""
+    for endpoint in daemon.endpoints:
+        if not endpoint.startswith("ipc://"):
+            return endpoint, daemon.curve
+        if os.path.exists(endpoint.removeprefix("ipc://")):
+            return endpoint, ""
+    return daemon.endpoints[-1], ""

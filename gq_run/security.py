@@ -25,19 +25,29 @@ needs keys at all says `needs_keys(config, address)`; `check_any(config, key, ve
 Never logs a token.
 """
 
+import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from gq_proto import messages
+import zmq
+
+from gq_proto import keys, messages, rights
 from gq_proto.access import Access, Keyring
-from gq_proto.errors import BadConfig, Unavailable
-from gq_run import paths
+from gq_proto.errors import BadConfig, BadRequest, Forbidden, Unauthorized, Unavailable
+from gq_run import curve, logs, paths
 from gq_run.options import Config
+
+if TYPE_CHECKING:
+    from gq_run.server import Incoming
 
 FOLLOW_MS: Final = 30_000
 FOLLOW_S: Final = FOLLOW_MS / 1000 + 5
+WARN_S: Final = 10.0             # who has no valid key is told of in the log this often at most
 CACHED_MAX: Final = 10_000       # callers whose access is remembered; when there are more, all are looked up anew
+
+
+OWN_NODE: Final = Access(messages.KeyMeta("", "this node", [], 0, node=True))
 
 
 class Verifier:
@@ -71,8 +81,9 @@ class Verifier:
         """Has metad told which keys there are?"""
         return self._ring.known
 
-    def __len__(self) -> int:
-        return len(self._ring)
+    def others(self, own: str) -> int:
+        """How many keys there are beside the CURVE key `own`."""
+        return len(self._ring) - self._ring.has_curve(own)
 
     def access(self, token: str | bytes, curve: str = "") -> Access:
         """Of who sends this token; without one, of who has this CURVE key. Unauthorized; Unavailable before metad's first word."""
@@ -92,6 +103,66 @@ class Verifier:
         return found
 
 
+class Guard:
+    """Of one daemon's guarded listener. `names(topic_id)`: a topic's name, None for one that is not known here."""
+
+    def __init__(self, pair: tuple[bytes, bytes], log: logging.Logger, names: Callable[[int], str | None] = lambda topic_id: None,
+                 now: Callable[[], float] = time.monotonic, verifier: Verifier | None = None) -> None:
+        self._pair, self._log, self._now = pair, log, now
+        self.verifier = verifier or Verifier()
+        self.names = names
+        self.unauthorized = 0        # requests without a valid key
+        self.forbidden = 0           # requests that the key gives no right to
+        self._warn_at = 0.0
+        self._warned_of = 0
+
+    @property
+    def public_key(self) -> str:
+        return self._pair[0].decode()
+
+    def prepare(self, socket: "zmq.Socket[bytes]") -> None:
+        """Before it is bound."""
+        curve.serve(socket, self._pair)
+
+    def admit(self, incoming: "Incoming", frame: Any) -> None:
+        """Whose request is it? `frame`: any of it. Unauthorized, Unavailable."""
+        incoming.curve, incoming.round = curve.user_of(frame), self.verifier.round
+        incoming.access = self._access(incoming)
+
+    def check(self, incoming: "Incoming") -> None:
+        """May its caller ask that? Forbidden, UnknownTopicId."""
+        assert incoming.access is not None
+        try:
+            rights.check(incoming.access, incoming.kind, incoming.topic_id, incoming.body, self.names)
+        except Forbidden:
+            self.forbidden += 1
+            raise
+
+    def shown(self, incoming: "Incoming", body: messages.Body) -> messages.Body:
+        """What of a reply to show; Unauthorized when the key was revoked while the request waited."""
+        if incoming.round != self.verifier.round:
+            incoming.round, incoming.access = self.verifier.round, self._access(incoming)
+        assert incoming.access is not None
+        seen: messages.Body = rights.shown(incoming.access, incoming.kind, body)
+        return seen
+
+    def _access(self, incoming: "Incoming") -> Access:
+        if incoming.curve == self.public_key and not incoming.token:
+            return OWN_NODE
+        try:
+            return self.verifier.access(incoming.token, incoming.curve)
+        except Unauthorized:
+            self.unauthorized += 1
+            self._warn()
+            raise
+
+    def _warn(self) -> None:
+        if self._now() >= self._warn_at:
+            self._warn_at = self._now() + WARN_S
+            self._log.warning("requests without a valid key", extra=logs.fields(requests=self.unauthorized - self._warned_of))
+            self._warned_of = self.unauthorized
+
+
 # -- listeners -------------------------------------------------------------------------------
 
 def needs_keys(config: Config, address: str) -> bool:
@@ -102,9 +173,20 @@ def needs_keys(config: Config, address: str) -> bool:
     return config.text("security.require") == "tcp" or not paths.is_loopback(host)
 
 
-def check_any(config: Config, key: str, verifier: Verifier) -> None:
-    """BadConfig when the listener of option `key` is guarded and open to other machines, but nobody could ever get in."""
+def check(config: Config) -> None:
+    """BadConfig for a key that is none."""
+    key = config.text("security.metadKey")
+    try:
+        _ = keys.check_curve(key) if key else ""
+    except BadRequest as e:
+        raise BadConfig(f"security.metadKey: {e.message}") from None
+
+
+def check_any(config: Config, key: str, verifier: Verifier, own: str = "") -> None:
+    """BadConfig when the listener of option `key` is open to other machines, but nobody could get in: metad knows of no key but
+    that of this node, `own`."""
     address = config.text(key)
-    if needs_keys(config, address) and verifier.known and not len(verifier):
+    public = not paths.is_loopback(paths.split_address(address)[0])
+    if public and needs_keys(config, address) and verifier.known and not verifier.others(own):
         raise BadConfig(f"{key}: {address!r} needs API keys and none was made: make one with `gqctl key create` while it listens "
                         "on 127.0.0.1, or set security.insecure")

@@ -12,6 +12,7 @@ from gq_metad.effects import Append, Effect, Fail, Reply
 from gq_metad.state import State
 from gq_metad.topics import Defaults
 from gq_proto import messages
+from gq_proto.access import Access
 
 KINDS = {request: kind for kind, (request, _) in messages.BODIES.items() if request is not messages.Empty}
 
@@ -24,6 +25,7 @@ class Asked:
     deadline: float
     peer: bytes = b"p"
     kind: int = 0
+    access: Access | None = None
     answer: Any = None
     error: Any = None
 

@@ -29,6 +29,7 @@ class Incoming:
     deadline: float
     kind: int
     peer: bytes = b"p"
+    access: Any = None
     replies: list[Any] = field(default_factory=list)
 
     def reply(self, body: Any) -> bool:

@@ -127,10 +127,9 @@ def test_a_chosen_address_that_is_taken_is_an_error(make: Callable[..., Daemon])
         make("c", metrics__listeners__logd=first.status().facts["metrics"]).open(Echo)
 
 
-@pytest.mark.parametrize("address", [":7410", "0.0.0.0:7410", "10.1.2.3:7410", "nonsense"])
-def test_other_machines_need_keys(make: Callable[..., Daemon], address: str) -> None:
+def test_what_is_no_address(make: Callable[..., Daemon]) -> None:
     with pytest.raises(BadConfig, match=r"broker\.listeners\.logd: "):
-        make(broker__listeners__logd=address).open(Echo)
+        make(broker__listeners__logd="nonsense").open(Echo)
 
 
 def test_a_long_data_directory_works(make: Callable[..., Daemon], tmp_path: Path) -> None:

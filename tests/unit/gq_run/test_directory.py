@@ -76,7 +76,8 @@ def follow(loop: Loop, context: zmq.Context[zmq.Socket[bytes]], endpoint: str,
 
     def follow(**options: Any) -> tuple[Directory, list[MetadataReply]]:
         daemon: Any = SimpleNamespace(loop=loop, node_id="n1", name="logd", endpoints=["ipc:///x"], log=logging.getLogger("t"),
-                                      metad_endpoint=lambda: endpoint, caller=lambda at: Caller(loop, context, at))
+                                      metad_endpoint=lambda: endpoint, caller=lambda at: Caller(loop, context, at),
+                                      public_key="", take_keys=lambda reply, names: None)
         changes: list[MetadataReply] = []
         made.append(Directory(daemon, changes.append, **options))
         made[-1].start()
