@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gq_groupd import effects as fx
 from gq_proto import messages as m
 from gq_proto.messages import Kind
 from tests.unit.gq_groupd.rig import Call, Rig, offsets
@@ -91,3 +92,20 @@ def test_an_answer_that_reached_nobody_ends_it_and_its_leases_return() -> None:
     rig.publish(1)
     assert came(rig, call) is None
     assert offsets(rig.poll("a")) == [0, 1]
+
+
+def test_a_retry_is_handed_out_once_the_failure_behind_it_is_on_record() -> None:
+    rig = Rig(backoff_base_ms=0)
+    rig.join("a")
+    rig.publish(2)
+    [lease] = rig.poll("a")
+    rig.settle(lease, m.Op.NACK, [0, 1], arg_ms=0)
+    rig.hold |= {fx.Append, fx.Reply}
+    poll(rig)
+    [append, reply] = rig.held
+    assert (reply.after, offsets(reply.body.leases)) == (append.ticket, [0])
+    rig.held = [append]
+    rig.release(fx.Append, fx.Reply)
+    rig.hold |= {fx.Append, fx.Reply}
+    rig.publish(1)
+    assert [reply.after for reply in rig.held if isinstance(reply, fx.Reply)] == [0], "a first attempt waits for nothing"
