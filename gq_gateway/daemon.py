@@ -58,7 +58,9 @@ class GatewayDaemon:
         metad = self._daemon.config.text("broker.metad")
         self._client = AsyncClient(metad or None, data_dir=None if metad else self._daemon.data_dir)
         registration = Registration(self._daemon, self._client, self._daemon.ready)
-        self._gateway = Gateway(self._client, lambda: self._daemon.is_ready and registration.reachable)
+        self._gateway = Gateway(self._client, lambda: self._daemon.is_ready and registration.reachable, self._taken,
+                                self._daemon.metrics.collect)
+        self._daemon.metrics.add(self._gateway.samples)
         self._servers = [make(self._daemon, self._gateway) for make in SERVERS]
         for server in self._servers:
             await server.start()
@@ -70,11 +72,16 @@ class GatewayDaemon:
         within = self._daemon.config.number("http.drain") / 1000
         await asyncio.gather(*[server.stop(within) for server in self._servers])
         assert self._client is not None
+        await self._gateway.settle(within)
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._client.close()
         except TimeoutError:
             self._daemon.log.warning("closed before everything was confirmed")
+
+    def _taken(self) -> None:
+        """A caller's request counts as one of this daemon's."""
+        self._daemon.server.taken += 1
 
     def _facts(self) -> dict[str, Any]:
         return {name: value for server in self._servers for name, value in server.facts.items()}

@@ -1,38 +1,100 @@
 """What all handlers of the gateway share: the client, the producers, whether it drains, and the hook for keys.
 
-Owns one AsyncClient and one AsyncProducer per acks mode, made when first needed. Everything on the loop's thread.
+Owns one AsyncClient, one AsyncProducer per acks mode, made when first needed, and the work that goes on after an answer (giving
+leases back). Everything on the loop's thread.
 """
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final
 
 from gq_client.aio import AsyncClient
 from gq_client.aio_producer import AsyncProducer
 from gq_proto.errors import Unavailable
+from gq_run.exporter import Collected
+from gq_run.metrics import HTTP_LATENCY, HTTP_REQUESTS, HTTP_WAITING, Histogram, Sample
 
 PUBLISH_S: Final = 10.0          # patience with a publish, retries included
-ANYONE: Final = ""
+BLOCK_S: Final = 2.0             # with a producer whose memory is full
+NUMBERS_MAX: Final = 10_000
+
+
+class Counts:
+    """Requests of one route, by status, and how long they took."""
+
+    def __init__(self) -> None:
+        self.by_status: dict[int, int] = {}
+        self.latency = Histogram()
+
+    def note(self, status: int, seconds: float) -> None:
+        self.by_status[status] = self.by_status.get(status, 0) + 1
+        self.latency.observe(seconds)
 
 
 class Gateway:
-    """`draining` is set when the gateway is about to stop: long polls end, nothing new is begun."""
+    """`draining` is set when the gateway is about to stop: long polls end, nothing new is begun. `taken()` is told of each request,
+    `collect()` gives this process's metrics."""
 
-    def __init__(self, client: AsyncClient, is_ready: Callable[[], bool]) -> None:
+    def __init__(self, client: AsyncClient, is_ready: Callable[[], bool], taken: Callable[[], None] = lambda: None,
+                 collect: Callable[[], Collected] = dict) -> None:
         self.client = client
-        self.is_ready = is_ready
+        self.is_ready, self.taken, self.collect = is_ready, taken, collect
+        self.pid = os.getpid()
         self.draining = asyncio.Event()
+        self.waiting = 0                 # long polls
+        self.routes: Sequence[Any] = ()  # the table that is served
         self._producers: dict[str, AsyncProducer] = {}
+        self._after: set[asyncio.Task[None]] = set()
+        self._counts: dict[tuple[str, str], Counts] = {}
+        self._numbers: dict[str, int] = {}             # of groups: a cache
 
     async def authorize(self, request: Any, verb: str, resource: str) -> None:
-        """The one hook for keys. `verb` is "publish", "consume", "admin" or "" (open to everyone), `resource` the topic or group
-        it is about, "" for the node. Raises Unauthorized or Forbidden; today everyone may do everything."""
+        """The one hook for keys, called before anything else of a request is looked at, and again for what its body names. `verb`
+        is "publish", "consume", "admin", "any" (whoever has a key) or "" (open to everyone); `resource` the topic or group it
+        is about, "" for the node. Raises Unauthorized or Forbidden; today everyone may do everything."""
 
     def producer(self, acks: str) -> AsyncProducer:
-        """The shared producer: what is sent within one turn of the loop travels together. BadConfig for unknown acks."""
-        if self.draining.is_set():
-            raise Unavailable("the gateway is about to stop: ask again, another one may answer")
+        """The shared producer: what is sent within one turn of the loop travels together."""
+        self.check_open()
         found = self._producers.get(acks)
         if found is None:
-            found = self._producers[acks] = self.client.producer(linger=0, acks=acks, timeout=PUBLISH_S)
+            found = self.client.producer(linger=0, acks=acks, timeout=PUBLISH_S, block=BLOCK_S)
+            self._producers[acks] = found
         return found
+
+    def check_open(self) -> None:
+        if self.draining.is_set():
+            raise Unavailable("the gateway is about to stop: ask again, another one may answer")
+
+    def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let it go on although nobody waits for it; a stop does."""
+        task = asyncio.ensure_future(work)
+        self._after.add(task)
+        task.add_done_callback(self._after.discard)
+
+    async def settle(self, within: float) -> None:
+        """Wait until what goes on afterwards has ended, so many seconds at most."""
+        if self._after:
+            await asyncio.wait(self._after, timeout=within)
+
+    async def is_number_of(self, group: str, number: int) -> bool:
+        """Is this the group's number? They are never given out twice; a group that was made anew has another one. UnknownGroup."""
+        if self._numbers.get(group) != number:
+            self._numbers[group] = (await self.client.describe_group(group)).number
+            while len(self._numbers) > NUMBERS_MAX:
+                del self._numbers[next(iter(self._numbers))]
+        return self._numbers[group] == number
+
+    # -- metrics -----------------------------------------------------------------------------
+
+    def counts(self, method: str, path: str) -> Counts:
+        return self._counts.setdefault((method, path), Counts())
+
+    def samples(self) -> Iterator[Sample]:
+        for (method, path), counts in self._counts.items():
+            for status, count in counts.by_status.items():
+                yield HTTP_REQUESTS, (method, path, str(status)), count
+            if counts.by_status:
+                yield HTTP_LATENCY, (method, path), counts.latency
+        yield HTTP_WAITING, (), self.waiting

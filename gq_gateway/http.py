@@ -7,14 +7,18 @@ done without, as every daemon does; one that was asked for is why the gateway ca
 import asyncio
 import logging
 import socket
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import uvicorn
 
 from gq_gateway.app import make_app
 from gq_gateway.gateway import Gateway
+from gq_gateway.guard import Bounds, GuardedProtocol
 from gq_run import logs, paths
 from gq_run.daemon import OFF, Daemon
+from gq_run.metrics import HTTP_CONNECTIONS, Sample
 
 BACKLOG: Final = 1024
 TICK_S: Final = 1.0             # how often the Date header is renewed
@@ -39,14 +43,18 @@ class HttpServer:
             return
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = self._daemon.config
-        idle_s = config.number("http.idleTimeout") // 1000
+        bounds = Bounds(config.number("http.maxBodyBytes"), config.number("http.maxConnections"),
+                        config.number("http.requestTimeout") / 1000)
+        protocol: Any = partial(GuardedProtocol, bounds)
         self._server = uvicorn.Server(uvicorn.Config(
-            make_app(self._gateway), http="httptools", ws="none", lifespan="off", log_config=None, access_log=False,
-            server_header=False, proxy_headers=False, backlog=BACKLOG, timeout_keep_alive=idle_s))
+            make_app(self._gateway, bounds.body), http=protocol, ws="none", lifespan="off", log_config=None, access_log=False,
+            server_header=False, proxy_headers=False, backlog=BACKLOG,
+            timeout_keep_alive=config.number("http.idleTimeout") // 1000))
         self._server.config.load()
         self._server.lifespan = self._server.config.lifespan_class(self._server.config)
         await self._server.startup(sockets=[listener])
         self._ticking = asyncio.create_task(self._tick())
+        self._daemon.metrics.add(self._samples)
         self._daemon.log.info("listening", extra=logs.fields(http=self._address))
 
     async def stop(self, within: float) -> None:
@@ -57,6 +65,9 @@ class HttpServer:
         await server.shutdown()
         if self._ticking:
             self._ticking.cancel()
+
+    def _samples(self) -> Iterator[Sample]:
+        yield HTTP_CONNECTIONS, (), len(self._server.server_state.connections) if self._server else 0
 
     async def _tick(self) -> None:
         assert self._server is not None
