@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
 
 class AsyncProducer:
-    """Made by AsyncClient.producer(), on the running loop. Owns a line and one timer."""
+    """Made by AsyncClient.producer(), on the running loop. Owns a line and one timer. `eager`: the linger counts only while
+    something is under way; what is sent meanwhile goes together when that is answered. For many senders of which each waits: they
+    need not pay the linger, nor cost a request each."""
 
-    def __init__(self, client: "AsyncClient", options: ProducerOptions, block: float) -> None:
-        self._client, self._options, self._block = client, options, block
+    def __init__(self, client: "AsyncClient", options: ProducerOptions, block: float, eager: bool = False) -> None:
+        self._client, self._options, self._block, self._eager = client, options, block, eager
         self._line = client.line()
         self._line.after_turn = self._work
         self._loop = self._line.loop
@@ -118,7 +120,7 @@ class AsyncProducer:
         now = time.monotonic()
         assert self._batcher is not None
         self._batcher.opened(now, lane, partition)
-        if not self._options.linger:
+        if not self._options.linger or (self._eager and not self._batcher.unfinished):
             self._work_soon()
         else:
             self._remind(now + self._options.linger)
@@ -135,8 +137,8 @@ class AsyncProducer:
     # -- what deliveries ask ------------------------------------------------------------------------
 
     async def await_batch(self, batch: Batch, timeout: float | None = None) -> None:
-        """Until it is done. What lingers is sent now."""
-        if not batch.size and self._options.linger:
+        """Until it is done. What lingers is sent now, unless the producer is eager."""
+        if not batch.size and self._options.linger and not self._eager:
             assert self._batcher is not None
             self._batcher.seal(time.monotonic(), batch.home.lane, batch.home.partition)
             self._work_soon()
@@ -164,16 +166,22 @@ class AsyncProducer:
         batcher = self._batcher
         if self._closed or batcher is None:
             return
-        batcher.step(time.monotonic())
+        self._step(batcher)
         self._line.flush()
         finished = self._taken(batcher)
         while finished:
-            batcher.step(time.monotonic())
+            self._step(batcher)
             self._line.flush()
             for batch in finished:
                 self._announce(batch)
             finished = self._taken(batcher)
         self._remind(batcher.next_due)
+
+    def _step(self, batcher: Batcher) -> None:
+        now = time.monotonic()
+        if self._eager and not batcher.unfinished:
+            batcher.seal_all(now)
+        batcher.step(now)
 
     def _taken(self, batcher: Batcher) -> list[Batch]:
         finished, batcher.finished = batcher.finished, []

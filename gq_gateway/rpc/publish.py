@@ -1,8 +1,7 @@
-"""Publish and PublishStream: messages into the gateway's producers.
+"""Publish and PublishStream: messages into one producer for all calls.
 
-A stream's messages go to a producer that batches: what its answerer waits for is sent at once, everything behind it gathers
-until the answer is there (or the batch is full, or LINGER_S old). So a caller that sends one and waits has no linger to pay, and
-one that does not wait fills batches the better the faster it is.
+The producer is eager: with nothing under way a message goes at once, and while something is, others gather and go together. So a
+caller that sends one and waits has no linger to pay, and the more callers there are, or the faster one is, the fuller the batches.
 
 Bounds: see Duplex; the bytes under way are those of the producer, whose send waits when its memory is full.
 """
@@ -11,14 +10,15 @@ from collections import deque
 from typing import Any, Final
 
 from gq_client.aio_producer import AsyncProducer
+from gq_client.batches import ProducerOptions
 from gq_client.delivery import AsyncDelivery
 from gq_gateway import goqueue_pb2 as pb
 from gq_gateway.gateway import PUBLISH_S, Gateway
 from gq_gateway.rpc.convert import acks_of, sending
-from gq_gateway.rpc.duplex import Duplex
+from gq_gateway.rpc.duplex import STOPPING, Duplex
 from gq_gateway.rpc.guard import Caller
 from gq_gateway.rpc.status import as_message
-from gq_proto.errors import GoQueueError
+from gq_proto.errors import GoQueueError, Unavailable
 
 LINGER_S: Final = 0.005
 UNANSWERED_MAX: Final = 20_000
@@ -26,25 +26,28 @@ RESULTS_MAX: Final = 2_000          # in one response
 
 
 class Publishing:
-    """One producer per acks for all streams, made when first needed."""
+    """One producer per acks, made when first needed."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._producers: dict[str, AsyncProducer] = {}
+        self._producers: dict[int, AsyncProducer] = {}
 
     async def publish(self, request: pb.PublishRequest, caller: Caller) -> pb.PublishResponse:
-        await self._gateway.authorize(caller, "publish", request.message.topic)
-        producer = self._gateway.producer(acks_of(request.acks))
-        found = await (await producer.send(*sending(request.message)))
+        message = request.message
+        await self._gateway.authorize(caller, "publish", message.topic)
+        found = await (await self.producer(request.acks).send(*sending(message)))
         return pb.PublishResponse(partition=found.partition, offset=found.offset, timestamp_us=found.timestamp)
 
     async def stream(self, request: Any, caller: Caller) -> None:
         await PublishStream(self, self._gateway, caller).run()
 
-    def producer(self, acks: str) -> AsyncProducer:
+    def producer(self, acks: int) -> AsyncProducer:
+        if self._gateway.draining.is_set():
+            raise Unavailable(STOPPING)
         found = self._producers.get(acks)
         if found is None:
-            found = self._producers[acks] = self._gateway.client.producer(linger=LINGER_S, acks=acks, timeout=PUBLISH_S)
+            options = ProducerOptions(linger=LINGER_S, acks=acks_of(acks), timeout=PUBLISH_S)
+            found = self._producers[acks] = AsyncProducer(self._gateway.client, options, PUBLISH_S, eager=True)
         return found
 
 
@@ -57,7 +60,7 @@ class PublishStream(Duplex):
         self._pending: deque[AsyncDelivery | GoQueueError] = deque()
 
     async def take(self, request: pb.PublishStreamRequest) -> None:
-        producer = self._publishing.producer(acks_of(request.acks))
+        producer = self._publishing.producer(request.acks)
         for draft in request.messages:
             self._pending.append(await self._send(producer, draft))
             self.added(1)

@@ -1,0 +1,215 @@
+"""gRPC figures: one JSON object a row. A node of their own as shipped, its gateway, and a loader in a process of its own.
+
+    python -m bench.rpc                         all of them (about a minute)
+    python -m bench.rpc stream-100 unary        these
+    python -m bench.rpc --profile subscribe     and py-spy's stacks of the gateway, in rpc-subscribe.txt (collapsed)
+
+    stream-1, -10, -100    PublishStream, so many messages of --size bytes in a request; until the last result is here
+    unary                  Publish, --callers at a time: rate, p50 and p99 in ms
+    subscribe              Subscribe and Settle: every message acked by its own receipt, a request of them per response
+    subscribe-ack          the same with the unary Ack
+
+gateway_cpu, loader_cpu, logd_cpu, groupd_cpu: cores each was busy while it ran. The loader is Python too, and costs about
+what the gateway does: on two cores it is half of what is measured.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import ground
+from tests.system.harness import DAEMONS, Node, free_port
+
+TOPIC = "bench"
+Row = Callable[[Any, argparse.Namespace], Awaitable[dict[str, Any]]]
+
+
+# -- loaders: in a process of their own -----------------------------------------------------
+
+def load(row: str, port: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Run a row's load against a gateway."""
+    import uvloop
+    return uvloop.run(_load(row, port, args))
+
+
+async def _load(row: str, port: int, args: argparse.Namespace) -> dict[str, Any]:
+    import grpc
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        before, start = time.process_time(), time.monotonic()
+        found = await LOADS[row](channel, args)
+        seconds = found.pop("seconds", None) or time.monotonic() - start
+        return {**found, "seconds": round(seconds, 3), "loader_cpu": round((time.process_time() - before) / seconds, 2)}
+
+
+def _stream(messages: int) -> Row:
+    async def run(channel: Any, args: argparse.Namespace) -> dict[str, Any]:
+        from gq_gateway import goqueue_pb2 as pb
+        values = ground.bodies(args.size)
+        requests = [pb.PublishStreamRequest(messages=[pb.Draft(topic=TOPIC, value=values[(i * messages + j) % 1024],
+                                                               key=ground.KEYS[(i * messages + j) * 7919 % 10_000])
+                                                      for j in range(messages)]).SerializeToString() for i in range(64)]
+        count = args.messages if messages > 1 else args.messages // 4
+        call = channel.stream_stream("/goqueue.v1.GoQueue/PublishStream", None, pb.PublishStreamResponse.FromString)()
+        answered = asyncio.ensure_future(_results(call))
+        start = time.monotonic()
+        for i in range(count // messages):
+            await call.write(requests[i % 64])
+        await call.done_writing()
+        results = await answered
+        seconds = time.monotonic() - start
+        assert results == count // messages * messages, f"{results} results"
+        return {"msgs_per_s": round(results / seconds), "count": results, "per_request": messages, "seconds": seconds}
+
+    return run
+
+
+async def _results(call: Any) -> int:
+    count = 0
+    async for response in call:
+        count += len(response.results)
+        for result in response.results:
+            assert not result.error.code, result.error
+    return count
+
+
+async def _unary(channel: Any, args: argparse.Namespace) -> dict[str, Any]:
+    from gq_gateway import goqueue_pb2 as pb
+    values = ground.bodies(args.size)
+    requests = [pb.PublishRequest(message=pb.Draft(topic=TOPIC, value=values[i], key=ground.KEYS[i])).SerializeToString()
+                for i in range(64)]
+    publish = channel.unary_unary("/goqueue.v1.GoQueue/Publish", None, pb.PublishResponse.FromString)
+    times: list[float] = []
+    left = args.messages // 20
+
+    async def caller() -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            start = time.perf_counter()
+            await publish(requests[left % 64])
+            times.append(time.perf_counter() - start)
+
+    start = time.monotonic()
+    await asyncio.gather(*[caller() for _ in range(args.callers)])
+    seconds = time.monotonic() - start
+    marks = statistics.quantiles(times, n=100)
+    return {"msgs_per_s": round(len(times) / seconds), "count": len(times), "callers": args.callers, "seconds": seconds,
+            "p50_ms": round(marks[49] * 1000, 2), "p99_ms": round(marks[98] * 1000, 2)}
+
+
+async def _subscribe(channel: Any, args: argparse.Namespace) -> dict[str, Any]:
+    from gq_gateway import goqueue_pb2 as pb
+    from gq_gateway import goqueue_pb2_grpc as rpc
+    stub = rpc.GoQueueStub(channel)
+    settle = stub.Settle()
+    settled = asyncio.ensure_future(_results(settle))
+
+    async def ack(receipts: list[str]) -> None:
+        await settle.write(pb.SettleRequest(receipts=receipts))
+
+    count, responses, seconds = await _consume(stub, args.messages, "settle", ack, settle, settled)
+    return {"msgs_per_s": round(count / seconds), "count": count, "responses": responses, "seconds": seconds}
+
+
+async def _subscribe_ack(channel: Any, args: argparse.Namespace) -> dict[str, Any]:
+    from gq_gateway import goqueue_pb2 as pb
+    from gq_gateway import goqueue_pb2_grpc as rpc
+    stub = rpc.GoQueueStub(channel)
+
+    async def ack(receipts: list[str]) -> None:
+        for result in (await stub.Ack(pb.AckRequest(receipts=receipts))).results:
+            assert not result.error.code, result.error
+
+    count, responses, seconds = await _consume(stub, args.messages, "ack", ack)
+    return {"msgs_per_s": round(count / seconds), "count": count, "responses": responses, "seconds": seconds}
+
+
+async def _consume(stub: Any, most: int, group: str, ack: Callable[[list[str]], Awaitable[None]], settle: Any = None,
+                   settled: Any = None) -> tuple[int, int, float]:
+    from gq_gateway import goqueue_pb2 as pb
+    call = stub.Subscribe(pb.SubscribeRequest(group=group, topics=[TOPIC]))
+    await call.read()
+    start = time.monotonic()
+    count = responses = 0
+    while count < most:
+        response = await call.read()
+        responses += 1
+        count += len(response.messages)
+        await ack([message.receipt for message in response.messages])
+    if settle:
+        await settle.done_writing()
+        assert await settled == count
+    seconds = time.monotonic() - start
+    call.cancel()
+    return count, responses, seconds
+
+
+LOADS: dict[str, Row] = {"stream-1": _stream(1), "stream-10": _stream(10), "stream-100": _stream(100), "unary": _unary,
+                         "subscribe": _subscribe, "subscribe-ack": _subscribe_ack}
+
+
+# -- what they run against ---------------------------------------------------------------------
+
+@contextmanager
+def gateway(folder: str) -> Iterator[tuple[Node, int]]:
+    """A node with its gateway, and the gRPC port."""
+    port = free_port()
+    with ground.node(folder, GOQUEUE_GRPC_ADDR=f"127.0.0.1:{port}", GOQUEUE_HTTP_ADDR="off", GOQUEUE_GATEWAY_METRICS_ADDR="off",
+                     GOQUEUE_GATEWAY_ADDR="off") as node:
+        node.start("gateway")
+        node.client().create_topic(TOPIC, partitions=3)
+        yield node, port
+
+
+def measure(row: str, args: argparse.Namespace) -> dict[str, Any]:
+    with gateway(args.dir) as (node, port):
+        if row.startswith("subscribe"):
+            ground.apart(ground.fill, str(node.data), TOPIC, args.size, args.messages)
+        names = ("gateway", *DAEMONS)
+        before = {name: ground.cpu_s(node.pid(name)) for name in names}
+        spy = _spy(node.pid("gateway"), row) if args.profile else None
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            found: dict[str, Any] = pool.apply(load, (row, port, args))
+        if spy:
+            spy.wait()
+        used = {f"{name}_cpu": round((ground.cpu_s(node.pid(name)) - before[name]) / found["seconds"], 2) for name in names}
+        return {"size": args.size, **found, **used, "gateway_mb": ground.rss_mb(node.pid("gateway"))}
+
+
+def _spy(pid: int, row: str) -> "subprocess.Popen[bytes]":
+    spy = shutil.which("py-spy") or str(Path(sys.executable).parent / "py-spy")
+    argv = [spy, "record", "-p", str(pid), "-d", "5", "-r", "200", "-f", "raw", "-o", f"rpc-{row}.txt"]
+    return subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.rpc", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="which; default all")
+    parser.add_argument("--dir", default="", help="where the node's data goes")
+    parser.add_argument("--messages", type=int, default=200_000, help="of a stream; unary: a twentieth, stream-1: a quarter")
+    parser.add_argument("--size", type=int, default=1024, help="bytes of a value")
+    parser.add_argument("--callers", type=int, default=16, help="unary calls at a time")
+    parser.add_argument("--repeat", type=int, default=1, help="medians of so many runs")
+    parser.add_argument("--profile", action="store_true", help="with py-spy")
+    args = parser.parse_args()
+    unknown = set(args.rows) - LOADS.keys()
+    if unknown:
+        parser.error(f"unknown row {min(unknown)}: use {', '.join(LOADS)}")
+    for row in args.rows or LOADS:
+        runs = [measure(row, args) for _ in range(args.repeat)]
+        print(json.dumps({"row": row, **ground.median(runs)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
