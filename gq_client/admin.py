@@ -241,6 +241,27 @@ def _outcome(result: m.SettleResult) -> GoQueueError | None:
     return error_of(result.error, result.message) if result.error else None
 
 
+# -- keys ----------------------------------------------------------------------------------
+
+def create_key(routes: Routes, name: str, scopes: Sequence[m.Scope] = (), *, expires_us: int = 0, curve: str = "",
+               node: bool = False) -> Operation[m.CreateKeyReply]:
+    """Make an API key; its `token` is in this answer and nowhere else. AlreadyExists, BadName, BadRequest."""
+    reply, _ = yield Ask(Kind.CREATE_KEY, m.CreateKey(name, list(scopes), expires_us, curve, node), METAD, safe=False)
+    return cast("m.CreateKeyReply", reply)
+
+
+def keys(routes: Routes) -> Operation[list[m.KeyMeta]]:
+    """All keys, without what they are checked by."""
+    reply, _ = yield Ask(Kind.LIST_KEYS, m.ListKeys(), METAD)
+    return cast("m.ListKeysReply", reply).keys
+
+
+def revoke_key(routes: Routes, key: str) -> Operation[m.RevokeKeyReply]:
+    """By id or name. NotFound."""
+    reply, _ = yield Ask(Kind.REVOKE_KEY, m.RevokeKey(key), METAD, safe=False)
+    return cast("m.RevokeKeyReply", reply)
+
+
 # -- daemons -------------------------------------------------------------------------------
 
 def statuses(routes: Routes) -> Operation[list[m.StatusReply | GoQueueError]]:
@@ -283,4 +304,7 @@ class Admin:
     reset = Method(reset)
     rewind = Method(rewind)
     settle = Method(settle)
+    create_key = Method(create_key)
+    keys = Method(keys)
+    revoke_key = Method(revoke_key)
     statuses = Method(statuses)

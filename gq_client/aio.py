@@ -32,12 +32,13 @@ from gq_proto.messages import EARLIEST, Body, Kind
 class AsyncClient(Admin, Delays):
     """See gq_client.sync.Client for the arguments."""
 
-    def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, token: str | bytes = b"",
+    def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, key: str | None = None,
+                 curve_server_key: str | None = None, curve_pair: tuple[str, str] | None = None,
                  timeout: float = TIMEOUT_S) -> None:
         keep_freed_memory()
-        self.routes = node.find(data_dir, server)
+        self.routes = node.find(data_dir, server, curve_server_key, curve_pair)
         self.timeout = timeout
-        self.token = token.encode() if isinstance(token, str) else token
+        self.token = node.token_of(key, self.routes)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._shared: AsyncLine | None = None
         self._lines: set[AsyncLine] = set()

@@ -70,6 +70,8 @@ class Routes:
 
     def __init__(self, bootstrap: Sequence[str], reachable: Callable[[str], bool] = lambda endpoint: True) -> None:
         self.bootstrap = list(bootstrap)
+        self.bootstrap_key = ""                      # public CURVE key of its tcp endpoints; "": plain
+        self.pair: tuple[bytes, bytes] | None = None     # our own CURVE keys; None: any will do
         self._reachable = reachable
         self._turn = 0
         self.version = 0
@@ -158,6 +160,14 @@ class Routes:
         if to.role == "endpoint":
             return to.daemon
         return self._listens(to.daemon, to.node_id)
+
+    def server_key(self, endpoint: str) -> str:
+        """The public CURVE key of who listens there; "" for a plain endpoint."""
+        if endpoint.startswith("ipc://"):
+            return ""
+        if endpoint in self.bootstrap and self.bootstrap_key:
+            return self.bootstrap_key
+        return next((daemon.curve for daemon in self.daemons.values() if endpoint in daemon.endpoints), "")
 
     def _led(self, topic: TopicMeta | None, partition: int, daemon: str) -> str | None:
         if topic is None or not 0 <= partition < len(topic.partitions):

@@ -38,14 +38,19 @@ class Closable(Protocol):
 
 class Client(Admin, Delays):
     """A node or cluster, named by `server` ("host:port" of any metad), or `data_dir`, or the environment (GOQUEUE_SERVER,
-    GOQUEUE_DATA_DIR). `timeout`: seconds that a call waits, retries included, when it says nothing else."""
+    GOQUEUE_DATA_DIR). `timeout`: seconds that a call waits, retries included, when it says nothing else.
 
-    def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, token: str | bytes = b"",
+    Across hosts: `key` is an API key (GOQUEUE_KEY), `curve_server_key` the public CURVE key of the server's node, as
+    `gqctl key curve` prints it there (GOQUEUE_CURVE_SERVER_KEY). `curve_pair`: (public, secret), for who is known to the node by a
+    CURVE key of its own; else a fresh one does."""
+
+    def __init__(self, server: str | None = None, *, data_dir: str | os.PathLike[str] | None = None, key: str | None = None,
+                 curve_server_key: str | None = None, curve_pair: tuple[str, str] | None = None,
                  timeout: float = TIMEOUT_S) -> None:
         keep_freed_memory()
-        self.routes = node.find(data_dir, server)
+        self.routes = node.find(data_dir, server, curve_server_key, curve_pair)
         self.timeout = timeout
-        self.token = token.encode() if isinstance(token, str) else token
+        self.token = node.token_of(key, self.routes)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._idle: list[Line] = []
         self._lines: set[Line] = set()             # all that are open

@@ -31,7 +31,7 @@ class Connection:
 
     __slots__ = ("endpoint", "fd", "hot", "monitor", "monitor_fd", "socket")
 
-    def __init__(self, context: Context, endpoint: str) -> None:
+    def __init__(self, context: Context, endpoint: str, server_key: str = "", pair: tuple[bytes, bytes] | None = None) -> None:
         self.endpoint = endpoint
         self.hot = True
         self.socket = socket = context.socket(zmq.DEALER)
@@ -43,6 +43,9 @@ class Connection:
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
         socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.SESSION_MS)
+        if server_key:
+            from gq_run import curve  # most never need it
+            curve.call(socket, server_key, pair or zmq.curve_keypair())
         self.monitor = socket.get_monitor_socket(EVENTS)
         self.fd = int(socket.getsockopt(zmq.FD))
         self.monitor_fd = int(self.monitor.getsockopt(zmq.FD))
@@ -124,7 +127,8 @@ class Wire:
 
     def _dial(self, endpoint: str) -> None:
         self.dialled += 1
-        connection = Connection(self._context, endpoint)
+        routes = self.session.routes
+        connection = Connection(self._context, endpoint, routes.server_key(endpoint), routes.pair)
         self._connections[endpoint] = self._by_fd[connection.fd] = self._by_fd[connection.monitor_fd] = connection
         self._watch(connection.fd)
         self._watch(connection.monitor_fd)

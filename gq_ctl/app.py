@@ -39,6 +39,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "restart": ("node", "Stop and start all daemons, or the named ones."),
         "status": ("node", "Show each daemon: pid, uptime, health, codec, version."),
         "topic": ("topic", "Create, list, describe, alter, purge and delete topics."),
+        "key": ("key", "Make, list and revoke API keys."),
     },
     "Messages": {
         "publish": ("publish", "Publish messages to a topic."),

@@ -19,22 +19,37 @@ from gq_run import paths
 ASK_S: Final = 2.0
 
 
-def ask(endpoint: str, kind: Kind, body: messages.Body, timeout_s: float = ASK_S) -> Any:
-    """The reply's body, None when none comes in time. The daemon's error is raised."""
+def ask(endpoint: str, kind: Kind, body: messages.Body, timeout_s: float = ASK_S, curve_key: str | None = None) -> Any:
+    """The reply's body, None when none comes in time. The daemon's error is raised. `curve_key`: as metad told it, "": plain; None:
+    as the environment says."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.linger = 0
+        token = _introduce(dealer, endpoint, curve_key)
         dealer.connect(endpoint)
-        dealer.send(messages.encode_request(kind, 1, body, deadline_ms=max(1, int(timeout_s * 1000))))
+        dealer.send(messages.encode_request(kind, 1, body, deadline_ms=max(1, int(timeout_s * 1000)), token=token))
         if not dealer.poll(int(timeout_s * 1000)):
             return None
         return messages.reply_body(messages.decode_reply(dealer.recv_multipart()[0]))
 
 
-def daemon_status(endpoint: str, timeout_s: float = ASK_S) -> messages.StatusReply | None:
+def _introduce(dealer: "zmq.Socket[bytes]", endpoint: str, curve_key: str | None) -> bytes:
+    """The token for a daemon elsewhere; the socket speaks CURVE with it if need be."""
+    if endpoint.startswith("ipc://"):
+        return b""
+    from gq_client import node
+    routes = node.find(server=endpoint)
+    key = routes.bootstrap_key if curve_key is None else curve_key
+    if key:
+        from gq_run import curve
+        curve.call(dealer, key, zmq.curve_keypair())
+    return node.token_of(None, routes)
+
+
+def daemon_status(endpoint: str, timeout_s: float = ASK_S, curve_key: str | None = None) -> messages.StatusReply | None:
     """What a daemon says of itself; None when nobody answers there."""
     if endpoint.startswith("ipc://") and not listens(endpoint.removeprefix("ipc://")):
         return None
-    reply = ask(endpoint, Kind.STATUS, messages.Empty(), timeout_s)
+    reply = ask(endpoint, Kind.STATUS, messages.Empty(), timeout_s, curve_key)
     return reply if isinstance(reply, messages.StatusReply) else None
 
 

@@ -255,7 +255,7 @@ def _rows_of_server(server: str) -> list[Row]:
     for daemon in known:
         if daemon.daemon != "metad":
             reachable = [point for point in daemon.endpoints if paths.reachable_here(point)]
-            rows.append(_row(daemon.daemon, line.daemon_status(reachable[0]) if reachable else None, {}))
+            rows.append(_row(daemon.daemon, line.daemon_status(reachable[0], curve_key=daemon.curve) if reachable else None, {}))
     return rows
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import zmq
-import zmq.auth
 from zmq.utils import z85
 
 from gq_proto.errors import BadConfig
@@ -38,6 +37,7 @@ curve
 
 def pair_of(data_dir: str, make: bool = True) -> tuple[bytes, bytes]:
     """The node's (public, secret) key, 40 bytes of z85 each; made if need be. BadConfig when the file is open to others or bad."""
+    from zmq.auth import load_certificate     # takes longer to import than all the rest
     path = Path(data_dir, SECRET_FILE)
     if make and not path.exists():
         _make(path)
@@ -45,7 +45,7 @@ def pair_of(data_dir: str, make: bool = True) -> tuple[bytes, bytes]:
     if mode & 0o077:
         raise BadConfig(f"{path} is open to others (mode {stat.S_IMODE(mode):04o}): chmod 600 it, or remove it for a new one")
     try:
-        public, secret = zmq.auth.load_certificate(path)
+        public, secret = load_certificate(path)
     except ValueError:
         public, secret = b"", None
     if not public or not secret or zmq.curve_public(secret) != public:
