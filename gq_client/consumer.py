@@ -78,7 +78,7 @@ class ConsumerCore:
         self._polling = False
         self._poll_at = self._join_at = 0.0
         self._heartbeat_at = self._flush_at = NEVER
-        self._heartbeat_s = limits.HEARTBEAT_MS / 1000
+        self._heartbeat_s, self._session_s = limits.HEARTBEAT_MS / 1000, limits.SESSION_MS / 1000
         self._failures = self._quiet = 0
         self._pace: float | None = None
         self._served, self._served_at = 0, 0.0
@@ -112,6 +112,7 @@ class ConsumerCore:
         self._failures = 0
         self.member = self.settler.member = body.member
         self.group_number, self._heartbeat_s = body.group_number, body.heartbeat_ms / 1000
+        self._session_s = body.session_ms / 1000
         self._become("joined")
         self._heartbeat_at = now + self._heartbeat_s
         self._assigned(body.generation, body.assignment)
@@ -203,7 +204,7 @@ class ConsumerCore:
 
     def _heartbeat(self, now: float) -> None:
         self._heartbeat_at = now + self._heartbeat_s
-        if now - self._asked_at > self.options.session_ms / 1000 and not any(held.at_work for held in self.held.values()):
+        if now - self._asked_at > self._session_s and not any(held.at_work for held in self.held.values()):
             self._away = True                # it works on nothing and asks for nothing: let others have what waits here
             for held in list(self.held.values()):
                 self._give_back(held)

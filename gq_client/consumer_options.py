@@ -22,7 +22,7 @@ class ConsumerOptions:
     visibility_ms: int = 0
     max_poll: int = limits.POLL_MESSAGES
     hold: bool = False
-    session_ms: int = limits.SESSION_MS
+    session_ms: int = 0                # 0: as the node is configured
     client: str = ""
     read_ahead: bool = True
 
@@ -36,15 +36,19 @@ class ConsumerOptions:
         if not self.topics:
             raise BadRequest("name at least one topic to consume")
 
+
 def options_of(topics: str | Sequence[str], group: str, *, mode: str = "", start: str | float | int | datetime = EARLIEST,
                ack: str = "auto", visibility: float | None = None, max_poll: int = limits.POLL_MESSAGES, hold: bool = False,
-               session: float = limits.SESSION_MS / 1000, client: str = "", read_ahead: bool = True) -> ConsumerOptions:
+               session: float | None = None, client: str = "", read_ahead: bool = True) -> ConsumerOptions:
     """An app's words as options. `mode` and `start` count for a new group only: start is "earliest", "latest", a time (Unix seconds
-    or datetime). `visibility` and `session` are seconds. `hold`: leases live on to their deadline when the consumer leaves.
-    `client`: how people are told who it is."""
+    or datetime). `visibility` and `session` are seconds; None: as the topic, the node is configured. `hold`: leases live on to
+    their deadline when the consumer leaves. `client`: how people are told who it is."""
     if isinstance(start, datetime):
         start = start.timestamp()
     begin = start if isinstance(start, str) else str(int(start * 1_000_000))
     return ConsumerOptions(check_name("group", group), (topics,) if isinstance(topics, str) else tuple(topics), mode, begin, ack,
-                           0 if visibility is None else max(1, round(visibility * 1000)), max_poll, hold, round(session * 1000),
-                           client, read_ahead)
+                           _milliseconds(visibility), max_poll, hold, _milliseconds(session), client, read_ahead)
+
+
+def _milliseconds(seconds: float | None) -> int:
+    return 0 if seconds is None else max(1, round(seconds * 1000))

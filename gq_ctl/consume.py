@@ -41,7 +41,7 @@ NEVER: Final = float("inf")
 @click.option("--ack", type=click.Choice(["auto", "manual", "none"]), default="auto", show_default=True,
               help="auto: when printed. manual: print receipts, for gqctl ack. none: give everything back.")
 @click.option("--visibility", type=DURATION, help="With --group: how long a message is ours before others get it.")
-@click.option("--session", type=DURATION, help="With --group: if we vanish, what we hold is others' after this (30s).")
+@click.option("--session", type=DURATION, help="With --group: if we vanish, what we hold is others' after this.")
 @click.option("--mode", type=click.Choice(["partitioned", "shared"]), help="Mode of a new group.")
 @click.option("--exec", "command", metavar="CMD", help="Run CMD for each message, on its stdin: exit 0 acks, anything else nacks.")
 @click.option("--key-separator", metavar="TEXT", help="With -o value: print the key and TEXT before each value.")

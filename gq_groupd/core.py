@@ -300,7 +300,7 @@ class Core:
             return False
         heartbeat = min(self._desk.settings.heartbeat_ms, member.session_ms // 3)
         self._desk.reply(call, JoinReply(member.id, group.generation, self._members.assigned(group, member), heartbeat,
-                                         group.number))
+                                         group.number, member.session_ms))
         return True
 
     def _join_late(self, call: Call) -> None:

@@ -53,7 +53,7 @@ class Members:
         if member is None and len(group.members) >= limits.GROUP_MEMBERS_MAX:
             raise Busy(f"group {group.name} has {limits.GROUP_MEMBERS_MAX} members already")
         topics = list(dict.fromkeys(body.topics))
-        session = min(max(body.session_ms, SESSION_MS_MIN), limits.VISIBILITY_MS_MAX)
+        session = min(max(body.session_ms or self._desk.settings.session_ms, SESSION_MS_MIN), limits.VISIBILITY_MS_MAX)
         if member is None or (member.topics, member.session_ms) != (topics, session):
             absent = [topic for topic in topics if topic not in self._desk.names]
             self._desk.commit(group, e.Joined(group.number, id, topics, body.client[:limits.NAME_MAX], session, absent))

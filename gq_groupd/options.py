@@ -10,8 +10,6 @@ from gq_run.options import BYTES, DURATION, INT, Config, Option
 DAY_MS: Final = 86_400_000
 
 OPTIONS: Final = (
-    Option("groupd.maxInFlight", limits.MAX_IN_FLIGHT, INT, "messages a consumer may hold unsettled; more wait", 1, 1_000_000),
-    Option("groupd.heartbeatInterval", limits.HEARTBEAT_MS, DURATION, "how often consumers report what they hold", 100, 60_000),
     Option("groupd.unnamedLease", limits.UNNAMED_LEASE_MS, DURATION,
            "a lease that its consumer's heartbeats do not name for this long returns", 200, 600_000),
     Option("groupd.rebalanceGrace", limits.REBALANCE_GRACE_MS, DURATION,
@@ -25,15 +23,16 @@ OPTIONS: Final = (
 
 def settings_of(config: Config) -> Settings:
     """BadConfig when two options contradict each other."""
-    heartbeat_ms, unnamed_ms = config.number("groupd.heartbeatInterval"), config.number("groupd.unnamedLease")
+    heartbeat_ms, unnamed_ms = config.number("consumer.heartbeatInterval"), config.number("groupd.unnamedLease")
     if unnamed_ms < 2 * heartbeat_ms:
-        raise BadConfig("groupd.unnamedLease: use at least twice groupd.heartbeatInterval, or each late heartbeat loses leases")
+        raise BadConfig("groupd.unnamedLease: use at least twice consumer.heartbeatInterval, or each late heartbeat loses leases")
     return Settings(
-        max_in_flight=config.number("groupd.maxInFlight"),
+        max_in_flight=config.number("consumer.maxInFlight"),
         unnamed_lease_ms=unnamed_ms,
         rebalance_grace_ms=config.number("groupd.rebalanceGrace"),
         group_expiry_ms=config.number("groupd.groupExpiry"),
         heartbeat_ms=heartbeat_ms,
+        session_ms=config.number("consumer.sessionTimeout"),
         snapshot_records=config.number("groupd.snapshotRecords"),
         snapshot_bytes=config.number("groupd.snapshotBytes"),
     )

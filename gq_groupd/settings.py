@@ -12,5 +12,6 @@ class Settings:
     rebalance_grace_ms: int = limits.REBALANCE_GRACE_MS
     group_expiry_ms: int = limits.GROUP_EXPIRY_MS
     heartbeat_ms: int = limits.HEARTBEAT_MS
+    session_ms: int = limits.SESSION_MS     # of members that ask for none
     snapshot_records: int = 50_000          # the journal is trimmed when it holds more records
     snapshot_bytes: int = 64 * limits.MIB   # ... or more bytes than this

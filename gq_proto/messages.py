@@ -569,7 +569,7 @@ class Join(Body):
     topics: list[str] = []
     mode: str = ""               # "partitioned", "shared", "" = as it is (new: partitioned)
     start: str = EARLIEST
-    session_ms: int = limits.SESSION_MS
+    session_ms: int = 0          # 0: as the node is configured
     client: str = ""             # host:pid, for people
 
 
@@ -588,6 +588,7 @@ class JoinReply(Body):
     assignment: list[Assigned]
     heartbeat_ms: int
     group_number: int = 0
+    session_ms: int = limits.SESSION_MS
 
 
 class AssignedPush(Body):

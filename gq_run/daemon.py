@@ -287,7 +287,8 @@ def main(name: str, own_options: Sequence[Option], make: Callable[[Daemon], App]
 
 def _prepare(name: str, own_options: Sequence[Option], argv: Sequence[str], loop: Callable[[], Loop] = Loop) -> Daemon:
     """Config checked, logging on, data directory locked, node id known."""
-    config = options.load(name, [*settings.SHARED, *own_options], argv, os.environ, paths.default_data_dir())
+    config = options.load(name, [*settings.SHARED, *own_options], argv, os.environ, paths.default_data_dir(),
+                          settings.ELSEWHERE)
     data_dir = os.path.abspath(config.text("broker.dataDir") or paths.default_data_dir())
     os.makedirs(data_dir, mode=0o750, exist_ok=True)
     lock = take_lock(data_dir, name)

@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
@@ -135,8 +136,9 @@ class Config(Mapping[str, Any]):
 # -- loading ---------------------------------------------------------------------------
 
 def load(program: str, options: Sequence[Option], argv: Sequence[str], environ: Mapping[str, str],
-         default_data_dir: str) -> Config:
-    """The config of one daemon. `program` is "metad" ...; --help and --version exit, as does bad usage (2)."""
+         default_data_dir: str, elsewhere: Mapping[str, str] = MappingProxyType({})) -> Config:
+    """The config of one daemon. `program` is "metad" ...; --help and --version exit, as does bad usage (2). `elsewhere`: keys that
+    are no options, and what to do instead, for the error."""
     flags = vars(_parser(program, options).parse_args(argv))
     by_key = {option.key: option for option in options}
     given: dict[str, Any] = {}
@@ -147,12 +149,13 @@ def load(program: str, options: Sequence[Option], argv: Sequence[str], environ: 
             given[option.key] = _checked(option, environ[option.env], option.env)
     path = _find_file(flags.get("config"), environ, str(given.get("broker.dataDir") or default_data_dir))
     if path:
-        for key, raw in read_file(path, program, by_key, environ).items():
+        for key, raw in read_file(path, program, by_key, environ, elsewhere).items():
             given.setdefault(key, raw)
     return Config(options, given, path)
 
 
-def read_file(path: str, program: str, options: Mapping[str, Option], environ: Mapping[str, str]) -> dict[str, Any]:
+def read_file(path: str, program: str, options: Mapping[str, Option], environ: Mapping[str, str],
+              elsewhere: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
     """The checked values of a YAML file by key."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -160,7 +163,7 @@ def read_file(path: str, program: str, options: Mapping[str, Option], environ: M
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
         raise BadConfig(f"cannot read the config {path}: {' '.join(str(e).split())}") from None
     found = {}
-    for key, raw in _leaves(tree, path, program, options):
+    for key, raw in _leaves(tree, path, program, options, elsewhere):
         value = _expanded(key, raw, environ, path)
         if value is not None:
             found[key] = _checked(options[key], value, path)
@@ -175,7 +178,8 @@ def _find_file(named: str | None, environ: Mapping[str, str], data_dir: str) -> 
     return path if os.path.exists(path) else ""
 
 
-def _leaves(tree: object, path: str, program: str, options: Mapping[str, Option], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(tree: object, path: str, program: str, options: Mapping[str, Option], elsewhere: Mapping[str, str],
+            prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(key, raw value) of every option in the tree; BadConfig for what is none."""
     if tree is None:
         return
@@ -188,7 +192,9 @@ def _leaves(tree: object, path: str, program: str, options: Mapping[str, Option]
         if key in options:
             yield key, raw
         elif any(known.startswith(key + ".") for known in options):
-            yield from _leaves(raw, path, program, options, key)
+            yield from _leaves(raw, path, program, options, elsewhere, key)
+        elif key in elsewhere:
+            raise BadConfig(f"{path}: {key} is not a node's to set: {elsewhere[key]}")
         elif key != program or raw is not None:
             raise BadConfig(f"{path}: unknown key {key}{_nearest(key, options)}")
 

@@ -1,7 +1,8 @@
 """The options that more than one daemon knows. What only one daemon needs is in its own options.py, in the section of its name.
 
 Owns names, defaults, ranges and help of SPEC's config sections that are built; nothing reads the others yet, so they are unknown
-keys. The order is that of etc/goqueue.yaml.
+keys. What a client decides for itself is none of a daemon's options: ELSEWHERE says where it is set. The order is that of
+etc/goqueue.yaml.
 """
 
 from typing import Final
@@ -61,6 +62,15 @@ DEFAULTS_DELIVERY: Final = (
     Option("defaults.delivery.backoff.max", limits.BACKOFF_MAX_MS, DURATION, "the longest such wait", 0, YEAR_MS),
 )
 
+CONSUMER: Final = (
+    Option("consumer.sessionTimeout", limits.SESSION_MS, DURATION, "a consumer that is not heard for this long is out of its "
+           "group, unless it asked for another time", 100, limits.VISIBILITY_MS_MAX),
+    Option("consumer.heartbeatInterval", limits.HEARTBEAT_MS, DURATION, "how often consumers report what they hold", 100, 60_000),
+    Option("consumer.maxInFlight", limits.MAX_IN_FLIGHT, INT, "messages a consumer may hold unsettled; more wait", 1, 1_000_000),
+    Option("consumer.rebalanceProtocol", "cooperative", TEXT, "how partitions move: those that stay never pause",
+           choices=("cooperative",)),
+)
+
 DELAY: Final = (
     Option("delay.indexInterval", 1_000, DURATION, "how often what is scheduled is saved, for a quick restart; 0: never",
            0, 3_600_000),
@@ -104,4 +114,12 @@ LOGGING: Final = (
     Option("logging.format", "json", TEXT, "how a line looks", choices=("json", "text"), name="log-format"),
 )
 
-SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *DELAY, *METRICS, *HTTP, *GRPC, *SECURITY, *LOGGING)
+ELSEWHERE: Final = {
+    "consumer.maxPollRecords": "each consumer says it: client.consumer(..., max_poll=500)",
+    "consumer.pollTimeout": "each poll says it: consumer.poll(timeout=30)",
+    "consumer.autoCommitInterval": "there is none: consumers send their acks within 10 ms",
+    "producer": "each producer says it: client.producer(batch_messages=..., batch_bytes=..., linger=..., acks=...)",
+}
+
+SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *CONSUMER,
+                 *DELAY, *METRICS, *HTTP, *GRPC, *SECURITY, *LOGGING)

@@ -45,8 +45,9 @@ from tests.system.harness import Node, until
 
 FAST = """
 groupd:
-  heartbeatInterval: 200ms
   unnamedLease: 500ms
+consumer:
+  heartbeatInterval: 200ms
 """
 
 

@@ -55,6 +55,8 @@ def log(low: int, count: int) -> bytes:
 class Play:
     """The core and the daemons it talks to, played by the test."""
 
+    node_session_ms = 30_000
+
     def __init__(self, **options: Any) -> None:
         self.now = 100.0
         self.hub = Hub()
@@ -77,7 +79,8 @@ class Play:
     def joined(self, member: str = "m1") -> "Play":
         if not self.asked(Kind.JOIN):
             self.core.start(self.now)
-        self.answer(Kind.JOIN, JoinReply(member, 1, [Assigned(TOPIC_ID, "t", 0, EPOCH)], 3000, 9))
+        self.answer(Kind.JOIN, JoinReply(member, 1, [Assigned(TOPIC_ID, "t", 0, EPOCH)], 3000, 9,
+                                         self.core.options.session_ms or self.node_session_ms))
         return self
 
     def leased(self, number: int, *ranges: int, delivery: int = 1, epoch: int = EPOCH) -> "Play":
@@ -371,8 +374,11 @@ def test_pause_gives_back_and_stops_asking() -> None:
     assert play.asked(Kind.POLL)
 
 
-def test_an_app_that_neither_works_nor_asks_gives_its_leases_back() -> None:
-    play = Play(session_ms=10_000).joined().leased(1, 0, 10).bytes_by_ranges()
+@pytest.mark.parametrize("own", [True, False])
+def test_an_app_that_neither_works_nor_asks_gives_its_leases_back(own: bool) -> None:
+    play = Play(**{"session_ms": 10_000} if own else {})
+    play.node_session_ms = 10_000
+    play.joined().leased(1, 0, 10).bytes_by_ranges()
     first = play.walk(1)[0]
     play.now += 11
     play.core.due(play.now)

@@ -55,6 +55,15 @@ def test_a_session_ends_and_the_zombie_is_fenced() -> None:
     assert r.settle(lease, member="a").stale == [0, 3]
 
 
+def test_a_member_that_asks_for_no_session_gets_the_nodes() -> None:
+    r = Rig(settings=Settings(session_ms=5_000))
+    assert r.join("a").session_ms == 5_000 and r.join("b", session_ms=9_000).session_ms == 9_000
+    r.advance(4_999)
+    assert {member.member for member in r.describe().members} == {"a", "b"}
+    r.advance(1)
+    assert {member.member for member in r.describe().members} == {"b"}
+
+
 def test_a_moved_partition_rests_until_its_old_owner_gave_back_what_is_unstarted() -> None:
     r = Rig({"t": 2})
     r.join("a")

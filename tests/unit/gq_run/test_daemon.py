@@ -238,9 +238,12 @@ def test_exit_codes(main: Callable[..., Any], capsys: pytest.CaptureFixture[str]
     lock = d.take_lock(str(tmp_path / "data"), "logd")
     assert main(Stops) == 1
     os.close(lock)
+    (tmp_path / "theirs.yaml").write_text("consumer: {pollTimeout: 5s}")
+    assert main(Stops, "--config", str(tmp_path / "theirs.yaml")) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(" ")[0] for line in lines] == ["gq_logd:"] * 3        # one line each
+    assert [line.partition(" ")[0] for line in lines] == ["gq_logd:"] * 4        # one line each
     assert "No space left" in lines[0] and "logging.level" in lines[1] and "another logd" in lines[2]
+    assert "each poll says it" in lines[3]
     assert main(Broken) == 70 and main(LateError) == 70
     assert "ZeroDivisionError" in caplog.text and "nobody catches this" in caplog.text
 

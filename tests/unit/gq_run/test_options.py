@@ -1,6 +1,7 @@
 """Options: every source, every kind, every refusal; and etc/goqueue.yaml says what the options say."""
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ HEAD = """\
 # or empty. Sizes: 65536, 64KiB, 1GiB. Durations: 500ms, 30s, 2h, 7d; a bare number is seconds. An unknown key is an error.
 # Daemons read the file that --config or GOQUEUE_CONFIG names, else goqueue.yaml in the data directory, else none: a file
 # may hold just the keys that differ. A flag goes before the environment, that before this file: see `gq_logd --help`.
+# How a client batches, how much it polls and how long it waits is its own: see gq_client.
 """
 DAEMONS = ("metad", "logd", "groupd", "delayd", "gateway")
 OPTIONS = (
@@ -113,6 +115,14 @@ def test_the_file_is_the_named_one_or_the_data_directorys(tmp_path: Path) -> Non
 def test_refusals_name_the_key_and_what_is_legal(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(BadConfig, match=says):
         config(tmp_path, text)
+
+
+@pytest.mark.parametrize(("key", "says"), settings.ELSEWHERE.items())
+def test_what_each_client_decides_is_refused_with_the_place_where_it_is_set(tmp_path: Path, key: str, says: str) -> None:
+    section, _, name = key.partition(".")
+    (tmp_path / "goqueue.yaml").write_text(f"{section}: {{{name or 'lingerMs'}: 5}}")
+    with pytest.raises(BadConfig, match=re.escape(f"{key} is not a node's to set: {says}")):
+        load("metad", settings.SHARED, [], {}, str(tmp_path), settings.ELSEWHERE)
 
 
 def test_a_bad_environment_or_flag_is_named_too(tmp_path: Path) -> None:
