@@ -1,10 +1,11 @@
 """Cancelling: cancelled records, and the truth about each offset asked.
 
 What waits is named in cancelled records; logd says what it took, the first to name an offset decides. Of what it did not take, the
-log tells as it is scanned: the answer waits for that. Somebody who gave up is not answered.
+log tells as it is scanned: the answer waits for that. An offset beyond what is known of the log may have been published just now:
+the log is read up to its end first. Somebody who gave up is not answered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyroaring import BitMap64
 
@@ -20,12 +21,14 @@ from gq_proto.messages import CancelDelayed, CancelDelayedReply, Fate, WriteMark
 
 
 class Cancel:
-    """A request on its way. `numbers`: markers whose fate is open; `asked`: what they name."""
+    """A request on its way. `looking`: the log is read for it. `numbers`: markers whose fate is open; `asked`: what they name."""
 
-    __slots__ = ("asked", "call", "numbers", "taken")
+    __slots__ = ("asked", "call", "looking", "numbers", "taken")
 
-    def __init__(self, call: Call, asked: BitMap64) -> None:
-        self.call, self.asked = call, asked
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.looking = False
+        self.asked = BitMap64()
         self.numbers: set[int] = set()
         self.taken = BitMap64()
 
@@ -33,16 +36,38 @@ class Cancel:
 class Cancelling:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self.look: Callable[[Part], bool] = lambda part: False
         self._open: dict[int, list[Cancel]] = {}         # by part id
+        self._unread: dict[int, list[Cancel]] = {}       # the same, before the log was read for them
 
     def request(self, part: Part, call: Call) -> None:
         body: CancelDelayed = call.body
         rng.check_ranges(body.ranges)
         if len(body.ranges) > 2 * DELAYED_RANGES_MAX or not body.ranges:
             raise BadRequest(f"name 1 to {DELAYED_RANGES_MAX} offset ranges")
-        cancel = Cancel(call, within_all(part.waiting(), body.ranges))
-        ranges = ranges_of(cancel.asked)
-        for piece in _pieces(ranges, self._desk.settings.ready_messages):
+        cancel = Cancel(call)
+        if body.ranges[-2] + body.ranges[-1] > part.known:
+            cancel.looking = self.look(part)
+            self._unread.setdefault(part.id, []).append(cancel)
+        else:
+            self._begin(part, cancel)
+
+    def read(self, part: Part) -> None:
+        """The log is read up to where it ended when that was asked for."""
+        waiting = self._unread.pop(part.id, [])
+        late = [cancel for cancel in waiting if not cancel.looking]      # they came while it was on its way
+        for cancel in waiting:
+            if cancel.looking:
+                self._begin(part, cancel)
+        if late:
+            self._unread[part.id] = late
+            asked = bool(part.asking) or self.look(part)
+            for cancel in late:
+                cancel.looking = asked
+
+    def _begin(self, part: Part, cancel: Cancel) -> None:
+        cancel.asked = within_all(part.waiting(), cancel.call.body.ranges)
+        for piece in _pieces(ranges_of(cancel.asked), self._desk.settings.ready_messages):
             number = self._desk.next_number()
             cancel.numbers.add(number)
             self._desk.emit(AskMarker(part.key, part.id, number, part.epoch, ControlType.DELAY_CANCELLED, piece))
@@ -73,15 +98,14 @@ class Cancelling:
 
     def expire(self) -> None:
         """Forget those who gave up, and those whose part is not what it was."""
-        for id in list(self._open):
-            if id not in self._desk.by_id:
-                for cancel in self._open[id]:
+        for waiting in (self._open, self._unread):
+            for id in list(waiting):
+                gone = waiting[id] if id not in self._desk.by_id else []
+                for cancel in gone:
                     self._desk.emit(Fail(cancel.call, Unavailable("the partition moved, or its log began a new epoch: ask again")))
-                del self._open[id]
-                continue
-            self._open[id] = [cancel for cancel in self._open[id] if cancel.call.deadline > self._desk.now]
-            if not self._open[id]:
-                del self._open[id]
+                waiting[id] = [cancel for cancel in waiting[id] if not gone and cancel.call.deadline > self._desk.now]
+                if not waiting[id]:
+                    del waiting[id]
 
     def _answered(self, part: Part, cancel: Cancel) -> bool:
         if cancel.numbers or not (cancel.asked - cancel.taken).isdisjoint(part.waiting()):

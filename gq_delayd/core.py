@@ -46,6 +46,8 @@ class Core:
         self._listing = Listing(self._desk)
         self._loading.on_serving = self._firing.recall
         self._loading.on_decided = self._cancelling.decided
+        self._loading.on_read = self._cancelling.read
+        self._cancelling.look = self._loading.look
         self._shift_us: int | None = None        # wall clock less monotonic, in the last turn
         self._unprepared = False
         self.jumps = 0                           # of the wall clock

@@ -24,12 +24,14 @@ REST_S: Final = 0.25             # after an ask failed
 
 
 class Loading:
-    """`on_serving(part)`: all up to the end is known. `on_decided(part)`: control records were met, or the log start moved."""
+    """`on_serving(part)`: all up to the end is known. `on_decided(part)`: control records were met, or the log start moved.
+    `on_read(part)`: what was the end when the last Due was asked is reached."""
 
     def __init__(self, desk: Desk, saving: Saving) -> None:
         self._desk, self._saving = desk, saving
         self.on_serving: Callable[[Part], None] = lambda part: None
         self.on_decided: Callable[[Part], None] = lambda part: None
+        self.on_read: Callable[[Part], None] = lambda part: None
         self._indexes: dict[int, tuple[bytes, list[index.Block]]] = {}       # by part id, while it is being looked at
         self._loads: dict[int, Iterator[index.Loaded | None]] = {}
         self._feeds: dict[int, Iterator[None]] = {}
@@ -65,7 +67,6 @@ class Loading:
         part.step("lose")
         self._desk.reset(part)
         self._saving.forget(part)
-        self._open(part)
 
     # -- the index ---------------------------------------------------------------------------------
 
@@ -153,6 +154,7 @@ class Loading:
         part.asking = 0
         if isinstance(error, OffsetOutOfRange) and isinstance(ask, AskDue):
             self._lose(part, error.message)
+            self._begin(part)                # its index, if any, said so too
         elif error or reply is None:
             self._rest(part)
         elif isinstance(ask, AskDue):
@@ -199,6 +201,7 @@ class Loading:
     def _checked(self, part: Part, reply: EndOfEpochReply) -> None:
         if reply.end_offset < part.known:
             self._lose(part, f"leader epoch {part.epoch} ended at {reply.end_offset}")
+            self._open(part)
             return
         part.step("check")
         part.epoch = part.new_epoch
@@ -216,6 +219,15 @@ class Loading:
             self._caught_up(part)            # what was written meanwhile does not hold up the rest
         if full or part.known < part.end:
             self._ask_due(part)
+        if not full:
+            self.on_read(part)
+
+    def look(self, part: Part) -> bool:
+        """Ask what came since; False while an ask is under way that may have been sent before it came."""
+        if part.asking or part in self._resting:
+            return False
+        self._ask_due(part)
+        return True
 
     def _scan(self, part: Part, due: list[int], controls: list[Control], next_offset: int) -> None:
         """The log in [known, next_offset), whole."""
