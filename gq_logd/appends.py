@@ -15,6 +15,7 @@ from gq_logd.space import Space
 from gq_logd.stats import TopicStats
 from gq_logd.turn import Item, MarkerItem, Turn
 from gq_proto.errors import BadRequest, GoQueueError
+from gq_proto.limits import REQUEST_FRAMES_MAX
 from gq_proto.messages import Acks, Produce, Produced, ProduceReply, WriteMarker, WriteMarkerReply
 
 FindPartition = Callable[[int, int, int], Partition]
@@ -74,8 +75,8 @@ class Appends:
         body: Produce = call.body
         if len(call.frames) != len(body.parts):
             raise BadRequest(f"a produce of {len(body.parts)} parts carries {len(call.frames)} frames: send one each")
-        if not body.parts:
-            raise BadRequest("a produce of no parts: name at least one partition")
+        if not 1 <= len(body.parts) <= REQUEST_FRAMES_MAX:
+            raise BadRequest(f"a produce of {len(body.parts)} parts: send 1 to {REQUEST_FRAMES_MAX}")
         ticket = Ticket(call, self._effects, now)
         for index, part in enumerate(body.parts):
             try:

@@ -13,8 +13,8 @@ from typing import Final
 from gq_logd import reading
 from gq_logd.effects import Call, Effect, Reply
 from gq_logd.partition import Partition
-from gq_proto.errors import GoQueueError
-from gq_proto.limits import FETCH_BYTES_MAX, LONG_POLL_MS_MAX
+from gq_proto.errors import BadRequest, GoQueueError
+from gq_proto.limits import FETCH_BYTES_MAX, LONG_POLL_MS_MAX, REQUEST_FRAMES_MAX
 from gq_proto.messages import Fetch, Fetched, FetchPart, FetchReply, Isolation
 
 WAITING_MAX: Final = 10_000
@@ -45,6 +45,8 @@ class Fetches:
 
     def fetch(self, call: Call, now: float) -> None:
         body: Fetch = call.body
+        if len(body.parts) > REQUEST_FRAMES_MAX:
+            raise BadRequest(f"a fetch of {len(body.parts)} parts: ask for {REQUEST_FRAMES_MAX} at most")
         enough = self._enough(body)
         if body.max_wait_ms <= 0 or len(self._waiting) >= WAITING_MAX or (enough and body.answers <= 1):
             self._answer(call)

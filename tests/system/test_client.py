@@ -243,6 +243,20 @@ def test_without_linger_answers_come_while_the_app_goes_on_sending(node: Node, t
             producer.send(topic, b"another")
 
 
+def test_where_publishing_makes_no_topics_a_missing_one_is_said_to_be(start_node: Callable[..., Node]) -> None:
+    node = start_node(daemons=DAEMONS, config="defaults: {topic: {autoCreateTopics: false}}")
+    with node.client() as client, client.producer() as producer:
+        for send in (client.publish, producer.send):
+            with pytest.raises(UnknownTopic, match="no topic missing, and defaults.topic.autoCreateTopics is off: create it first"):
+                send("missing", b"lost")
+        done = node.gqctl("publish", "missing", "lost", check=False)
+        assert done.returncode == 4 and done.stderr.decode().count("\n") == 1 and b"autoCreateTopics is off" in done.stderr
+        assert not node.gqctl("topic", "list", "-o", "value").stdout
+        node.gqctl("topic", "create", "missing", "--partitions", "1")
+        assert producer.send("missing", b"1").result(10).partition == client.publish("missing", b"2").partition == 0
+        assert [m.value for m in everything(client, "missing")[0]] == [b"1", b"2"]
+
+
 def test_after_a_fork_the_child_is_told(node: Node, topic: str) -> None:
     client = node.client()
     client.publish(topic, b"parent")

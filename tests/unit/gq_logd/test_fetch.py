@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gq_proto import codec, control, messages
 from gq_proto import record as rec
 from gq_proto.errors import BadRequest, Fenced, OffsetOutOfRange
+from gq_proto.limits import REQUEST_FRAMES_MAX
 from gq_proto.messages import Kind
 from tests.unit.gq_logd.world import TOPIC, Call, World, batch_of, produce, values
 
@@ -40,6 +41,14 @@ def test_by_offset_within_max_bytes_but_one_record_at_least(tmp_path: Path) -> N
         fetched, records = world.fetch(1, max_bytes=max_bytes)
         assert len(records) == count and fetched.next_offset == 1 + count
     assert len(world.fetch(11, max_bytes=10)[1]) == 1
+
+
+def test_more_parts_than_a_reply_may_have_frames_are_refused(tmp_path: Path) -> None:
+    world = filled(tmp_path)
+    parts = [messages.FetchPart(TOPIC, 0, offset=1, max_bytes=1)] * (REQUEST_FRAMES_MAX + 1)
+    with pytest.raises(BadRequest, match="ask for 1024 at most"):
+        world.ask(Kind.FETCH, messages.Fetch(parts))
+    assert len(world.ask(Kind.FETCH, messages.Fetch(parts[1:])).parts) == REQUEST_FRAMES_MAX
 
 
 def test_every_offset_can_be_where_a_read_begins(tmp_path: Path) -> None:

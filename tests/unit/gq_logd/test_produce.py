@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gq_proto import codec, messages
 from gq_proto import record as rec
 from gq_proto.errors import BadRequest, NotLeader
+from gq_proto.limits import REQUEST_FRAMES_MAX
 from gq_proto.messages import Kind
 from tests.unit.gq_logd.world import (
     NODE,
@@ -57,8 +58,10 @@ def test_frames_and_parts_must_match(tmp_path: Path) -> None:
     world = World(tmp_path)
     with pytest.raises(BadRequest):
         world.send(Call(Kind.PRODUCE, messages.Produce([messages.ProducePart(TOPIC, 0)]), []))
-    with pytest.raises(BadRequest):
-        world.send(Call(Kind.PRODUCE, messages.Produce([]), []))
+    for count in (0, REQUEST_FRAMES_MAX + 1):
+        with pytest.raises(BadRequest, match="send 1 to 1024"):
+            world.send(Call(Kind.PRODUCE, messages.Produce([messages.ProducePart(TOPIC, 0)] * count), [batch_of(b"a")] * count))
+    assert world.read_all() == []
 
 
 def test_acks_none_gets_no_answer(tmp_path: Path) -> None:
