@@ -41,7 +41,7 @@ NUMBER_BYTES_MAX: Final = 20
 Done = Callable[[Any, GoQueueError | None], None]
 
 assert (sum(len(name) + 4 for name in (H_TOPIC, H_PARTITION, H_OFFSET, H_COUNT, H_REASON, H_TIME, H_GROUP))
-        + 2 * limits.NAME_MAX + 4 * NUMBER_BYTES_MAX + REASON_BYTES_MAX <= limits.SYSTEM_HEADERS_MAX), "a letter's headers do not fit"
+        + 2 * limits.NAME_MAX + 4 * NUMBER_BYTES_MAX + REASON_BYTES_MAX <= limits.SYSTEM_HEADERS_MAX), "a letter's headers"
 
 
 class DeadLetters:
