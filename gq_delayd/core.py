@@ -32,6 +32,7 @@ from gq_proto.messages import DelayPartition, DelayStatsReply, Kind, Watched
 
 LOOK_S: Final = 1.0              # a clock that was set is noticed within this
 JUMP_US: Final = 100_000         # more than a clock is ever slewed between two looks
+BACK_US: Final = 1_000           # a clock that went back by more makes what is due and not sent yet wait again
 PREPARE: Final = 2_000           # messages that are moved ahead of their time in one turn,
 PREPARE_S: Final = 0.005         # and how long to the next such turn
 
@@ -148,6 +149,8 @@ class Core:
         if self._shift_us is not None and abs(shift - self._shift_us) > JUMP_US:
             self.jumps += 1
             desk.note("warning", "the wall clock was set, deadlines follow it", by_s=round((shift - self._shift_us) / 1e6, 3))
+        if self._shift_us is not None and shift < self._shift_us - BACK_US:
+            self._firing.put_back()
         self._shift_us = shift
 
     def _advance(self, tick: int) -> None:

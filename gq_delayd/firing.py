@@ -77,7 +77,13 @@ class Firing:
             self.late.append((part.topic, part.note_lateness(group, taken, self._desk.wall_us), taken))
 
     def _again(self, part: Part, groups: list[Group]) -> None:
-        part.due = sorted([*groups, *part.due], key=lambda group: group.tick)
+        """To be sent anew; later, if the clock was set back meanwhile."""
+        for group in groups:
+            if max(group.entries[1::2]) > self._desk.wall_us:
+                self._desk.wheel.add(part.id, group.entries)
+            else:
+                part.due.append(group)
+        part.due.sort(key=lambda group: group.tick)
 
     def _rest(self, part: Part, error: GoQueueError | None) -> None:
         if not part.backoff_s:
@@ -97,6 +103,13 @@ class Firing:
 
     def next_wake(self) -> float | None:
         return min((part.retry_at for part in self._resting), default=None)
+
+    def put_back(self) -> None:
+        """The clock was set back: what was due and is not sent may be due later now."""
+        for part in self._desk.parts.values():
+            groups, part.due = part.due, []
+            for group in groups:
+                self._desk.wheel.add(part.id, group.entries)
 
     def recall(self, part: Part) -> None:
         """All up to the end of the log is known: what was confirmed and is not there (an epoch ended before it) goes again."""

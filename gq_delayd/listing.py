@@ -76,7 +76,7 @@ class Listing:
             rows.sort()
             if len(rows) > page.limit and rows[page.limit][0] <= (place.start - 1) * TICK_US:
                 break
-            if place.level and sum(len(wheel.entries(place, part.id)) for part in parts) > 2 * LARGE:
+            if place.splits and sum(len(wheel.entries(place, part.id)) for part in parts) > 2 * LARGE:
                 wheel.refine(place.level, place.key, BUDGET)
                 return None
             for part in parts:

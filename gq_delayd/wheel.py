@@ -8,8 +8,9 @@
 
 A message lies in the finest level that reaches its tick; a slot of a coarser one is split when its time begins (Varghese and Lauck,
 1987). Slots are found by absolute numbers, so nothing is recomputed when the clock is set: what is due is due, however it came
-to be. A slot holds one packed array per part: offset, due microseconds, offset, ... Adding is O(1); there is no removing: who takes
-out what came due knows what of it still counts (`sweep` takes the rest out when it has become too much).
+to be. What is due when it is added waits in a slot of its own for the next advance. A slot holds one packed array per part: offset,
+due microseconds, offset, ... Adding is O(1); there is no removing: who takes out what came due knows what of it still counts
+(`sweep` takes the rest out when it has become too much).
 
 A large slot is split ahead, bit by bit (`prepare`), so that a million messages of one slot do not stop everything at once.
 Pure, and not thread-safe.
@@ -24,6 +25,8 @@ from pyroaring import BitMap64
 TICK_US: Final = 10_000
 SHIFTS: Final = (0, 8, 14, 20)
 REACH: Final = (256, 64, 64, 64)            # slots ahead that a level takes; the last takes everything
+PAST: Final = 4                             # the level of the one slot for what is due already
+EVER: Final = 2**48
 AHEAD: Final = (0, 1 << 7, 1 << 13, 1 << 19)  # ticks before its time that a slot may be split
 Slot = dict[int, "array[int]"]
 
@@ -41,11 +44,16 @@ class Place(NamedTuple):
     level: int
     key: int
 
+    @property
+    def splits(self) -> bool:
+        """There are finer ones."""
+        return 0 < self.level < PAST
+
 
 class Wheel:
     def __init__(self, tick: int = 0) -> None:
         self.now = tick
-        self._levels: tuple[dict[int, Slot], ...] = ({}, {}, {}, {})
+        self._levels: tuple[dict[int, Slot], ...] = ({}, {}, {}, {}, {})
         self._sizes: dict[int, int] = {}             # messages of each part
 
     def size(self, part: int) -> int:
@@ -75,32 +83,39 @@ class Wheel:
             append(due)
 
     def _find(self, part: int, tick: int, top: int) -> tuple[int, int, "array[int]"]:
-        """(shift, number, entries) of its slot. The past is now."""
-        now, level = self.now, 0
-        tick = max(tick, now)
-        while level < top and (tick >> SHIFTS[level]) - (now >> SHIFTS[level]) >= REACH[level]:
-            level += 1
-        shift = SHIFTS[level]
-        key = tick >> shift
-        slot = self._levels[level].setdefault(key, {})
+        """(shift, tick >> shift, entries) of its slot."""
+        now, level, shift = self.now, 0, 0
+        if tick <= now:
+            slot = self._levels[PAST].setdefault(0, {})
+        else:
+            while level < top and (tick >> SHIFTS[level]) - (now >> SHIFTS[level]) >= REACH[level]:
+                level += 1
+            shift = SHIFTS[level]
+            slot = self._levels[level].setdefault(tick >> shift, {})
         entries = slot.get(part)
         if entries is None:
             entries = slot[part] = array("Q")
-        return shift, key, entries
+        return shift, tick >> shift, entries
 
     def advance(self, tick: int) -> list[tuple[int, int, "array[int]"]]:
         """It is `tick` now: (tick, part, entries) of all that is due, in order of ticks. The clock may go back."""
         self.now = tick
+        past = self._levels[PAST].pop(0, {})
+        for part in [part for part, entries in past.items() if max(entries[1::2]) > tick * TICK_US]:
+            self._place(part, past.pop(part), 3)     # the clock was set back
         for level in (3, 2, 1):
             for key in self._begun(level, tick):
                 for part, entries in self._levels[level].pop(key).items():
                     self._place(part, entries, level - 1)
-        found = []
+        found = [(tick_of(min(entries[1::2])), part, entries)
+                 for slot in (past, self._levels[PAST].pop(0, {})) for part, entries in slot.items()]
+        for _, part, entries in found:
+            self._sizes[part] -= len(entries) // 2
         for key in self._begun(0, tick):
             for part, entries in self._levels[0].pop(key).items():
                 self._sizes[part] -= len(entries) // 2
                 found.append((key, part, entries))
-        return found
+        return sorted(found, key=lambda one: one[0])
 
     def _begun(self, level: int, tick: int) -> list[int]:
         shift = SHIFTS[level]
@@ -108,6 +123,8 @@ class Wheel:
 
     def next_tick(self) -> int | None:
         """When to advance next: something is due, or a slot begins."""
+        if self._levels[PAST]:
+            return self.now
         return min((min(slots) << shift for slots, shift in zip(self._levels, SHIFTS) if slots), default=None)
 
     # -- upkeep ------------------------------------------------------------------------------
@@ -167,6 +184,7 @@ class Wheel:
         found = [Place(key << shift, (key + 1) << shift, level, key)
                  for level, (slots, shift) in enumerate(zip(self._levels, SHIFTS))
                  for key, slot in slots.items() if not wanted.isdisjoint(slot)]
+        found += [Place(0, EVER, PAST, 0) for slot in self._levels[PAST].values() if not wanted.isdisjoint(slot)]
         return sorted(found)
 
     def entries(self, place: Place, part: int) -> "array[int]":

@@ -5,6 +5,7 @@ carries effects between it and the core and runs time.
 """
 
 import heapq
+from array import array
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -16,7 +17,7 @@ from gq_proto import control
 from gq_proto import messages as m
 from gq_proto import ranges as rng
 from gq_proto import record as rec
-from gq_proto.errors import GoQueueError, NotLeader, OffsetOutOfRange, Unavailable
+from gq_proto.errors import GoQueueError, NotLeader, OffsetOutOfRange
 from gq_proto.messages import Kind
 
 TOPIC = 7
@@ -92,11 +93,13 @@ class Log:
 
     def end_of(self, of: int) -> m.EndOfEpochReply:
         later = [start for epoch, start in self.epochs if epoch > of]
-        return m.EndOfEpochReply(max(epoch for epoch, _ in self.epochs if epoch <= of), later[0] if later else self.end)
+        known = max((epoch for epoch, _ in self.epochs if epoch <= of), default=-1)
+        return m.EndOfEpochReply(known, later[0] if later else self.end)
 
     def lose(self, end: int) -> None:
         """A power loss: nothing from `end` on was on the disk."""
         del self.records[end:]
+        self.epochs = [(epoch, start) for epoch, start in self.epochs if start <= end]
         self.ready = {offset: (at, stamp) for offset, (at, stamp) in self.ready.items() if at < end}
         self.cancelled = {offset for record in self.records if record[0] == CONTROL and record[1] == 4
                           for low, high in rng.pairs(record[2]) for offset in range(low, high)}
@@ -104,7 +107,7 @@ class Log:
     def lead(self) -> None:
         """A new leader epoch, as after every start."""
         self.epoch += 1
-        self.epochs.append((self.epoch, self.end))
+        self.epochs = [*((epoch, start) for epoch, start in self.epochs if start < self.end), (self.epoch, self.end)]
 
 
 class Call:
@@ -194,6 +197,7 @@ class Play:
         if isinstance(effect, e.AskMarker | e.AskDue | e.AskEndOfEpoch):
             if isinstance(effect, e.AskMarker):
                 self.markers.append(effect)
+                self._check_due(effect)
             core = self.core
             self.later(lambda: self._answer(core, effect, *self._ask(effect)))
         elif isinstance(effect, e.AskIndex):
@@ -211,6 +215,13 @@ class Play:
             self.files[effect.key] = self.fresh.pop(effect.key)
         elif isinstance(effect, e.IndexRemove):
             self.files.clear()
+
+    def _check_due(self, ask: e.AskMarker) -> None:
+        """By the clock of this moment. (Between asking and writing it may be set back.)"""
+        log = self.logs[ask.key]
+        if ask.type == control.ControlType.DELAY_READY and ask.epoch == log.epoch:
+            for low, end in rng.pairs(ask.ranges):
+                assert all(log.records[offset][1] <= self.wall_us for offset in range(low, min(end, log.end))), "early"
 
     def _write(self, effect: e.IndexWrite) -> None:
         self.writes += 1
@@ -292,4 +303,5 @@ class Play:
             assert stamp >= log.records[offset][1], f"{offset} was early"
 
 
-LOST = Unavailable("the line broke")
+def array_of(numbers: list[int]) -> "array[int]":
+    return array("Q", numbers)
