@@ -142,9 +142,9 @@ class AsyncProducer:
             assert self._batcher is not None
             self._batcher.seal(time.monotonic(), batch.home.lane, batch.home.partition)
             self._work_soon()
-        if batch.event is None:
-            batch.event = self._loop.create_future()
-        await asyncio.shield(batch.event)
+        done: asyncio.Future[None] = self._loop.create_future()       # each waiter's own: one that is cancelled is no other's loss
+        batch.callbacks.append(lambda: None if done.done() else done.set_result(None))
+        await done
 
     def tell(self, batch: Batch, call: Callable[[], Any]) -> None:
         """Call it once the batch is done."""
@@ -189,8 +189,6 @@ class AsyncProducer:
 
     def _announce(self, batch: Batch) -> None:
         self._error = self._error or batch.error
-        if batch.event is not None and not batch.event.done():
-            batch.event.set_result(None)
         for call in batch.callbacks:
             self._loop.call_soon(call)
         batch.callbacks.clear()

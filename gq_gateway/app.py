@@ -55,7 +55,10 @@ def make_app(gateway: Gateway, max_body: int, routes: Sequence[Route] = ROUTES) 
 
     async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
         scope[RECEIVE] = receive
-        await app(scope, receive, send)
+        try:
+            await app(scope, receive, send)
+        finally:
+            del scope[RECEIVE]               # `receive` knows the scope: a cycle
 
     return serve
 

@@ -5,6 +5,7 @@ connections, long polls end, answers under way have http.drain to be sent, then 
 """
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -19,6 +20,7 @@ from gq_run.daemon import Daemon
 from gq_run.server import Incoming
 
 CLOSE_S: Final = 5.0
+GC_THRESHOLD: Final = (20_000, 10, 20)
 
 
 class Server(Protocol):
@@ -57,7 +59,7 @@ class GatewayDaemon:
     async def _start(self) -> None:
         metad = self._daemon.config.text("broker.metad")
         self._client = AsyncClient(metad or None, data_dir=None if metad else self._daemon.data_dir)
-        registration = Registration(self._daemon, self._client, self._daemon.ready)
+        registration = Registration(self._daemon, self._client, self._ready)
         self._gateway = Gateway(self._client, lambda: self._daemon.is_ready and registration.reachable, self._taken,
                                 self._daemon.metrics.collect)
         self._daemon.metrics.add(self._gateway.samples)
@@ -78,6 +80,12 @@ class GatewayDaemon:
                 await self._client.close()
         except TimeoutError:
             self._daemon.log.warning("closed before everything was confirmed")
+
+    def _ready(self) -> None:
+        """What others leave to idle moments goes on here: libraries make cycles, as many as there are callers."""
+        self._daemon.ready()
+        gc.enable()
+        gc.set_threshold(*GC_THRESHOLD)
 
     def _taken(self) -> None:
         """A caller's request counts as one of this daemon's."""

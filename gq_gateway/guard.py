@@ -37,6 +37,36 @@ class Bounds:
     request_s: float
 
 
+class Joined:
+    """A transport whose writes of one turn of the loop leave together: an answer's head and body are one packet, one call."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+        self.is_closing, self.get_extra_info = transport.is_closing, transport.get_extra_info
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
+        self.can_write_eof, self.get_write_buffer_size = transport.can_write_eof, transport.get_write_buffer_size
+        self.abort = transport.abort
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self.flush)
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts and not self._transport.is_closing():
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def write_eof(self) -> None:
+        self.flush()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """One connection."""
 
@@ -53,7 +83,8 @@ class GuardedProtocol(HttpToolsProtocol):
     # -- asyncio's --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        joined: Any = Joined(transport, self.loop)
+        super().connection_made(joined)
         if len(self.connections) > self._bounds.connections:
             self._refuse(TooManyConnections("the gateway has as many connections as it may: try again later"))
         else:

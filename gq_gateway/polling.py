@@ -44,7 +44,7 @@ from gq_proto.messages import (
     Settle,
     Settle1,
 )
-from gq_proto.receipt import Receipt
+from gq_proto.receipt import Receipt, texts
 
 WAIT_S: Final = 30.0
 WAIT_MAX_S: Final = 60.0
@@ -249,10 +249,10 @@ class Polling:
         for one in held:
             lease = one.lease
             messages = stored(one.records, encoding)
-            for message in messages:
-                message.delivery = lease.delivery
-                message.receipt = Receipt(lease.topic, lease.partition, message.offset, lease.delivery, self._groups_partition,
-                                          reply.group_number, lease.lease, lease.random).text()
+            receipt = Receipt(lease.topic, lease.partition, 0, lease.delivery, self._groups_partition, reply.group_number,
+                              lease.lease, lease.random)
+            for message, text in zip(messages, texts(receipt, [record.offset for record in one.records])):
+                message.delivery, message.receipt = lease.delivery, text
             out += messages
         return out
 

@@ -15,7 +15,7 @@ from gq_gateway.table import CONSUME
 from gq_proto import codec, limits
 from gq_proto.errors import BadRequest, GoQueueError
 from gq_proto.messages import Op
-from gq_proto.receipt import Receipt, parse_receipt
+from gq_proto.receipt import Receipt, parse_receipts
 
 MOST: Final = 10_000
 Texts = Annotated[list[str], Meta(min_length=1, max_length=MOST)]
@@ -60,7 +60,8 @@ def handler(op: Op, of_group: bool) -> Callable[[Call], Awaitable[SettledAll]]:
     """The handler of one op."""
     async def settle(call: Call) -> SettledAll:
         given = texts_of(call.body)
-        parsed = [_parsed(text) for text in given]
+        parsed: list[Receipt | GoQueueError]
+        parsed = [receipt if isinstance(receipt, Receipt) else Refused(receipt, "receipt") for receipt in parse_receipts(given)]
         await _authorize(call, parsed, of_group)
         arg_ms, reason = ARGUMENTS.get(op, _none)(call.body)
         outcomes = await _settle(call, op, parsed, arg_ms, reason)
@@ -94,13 +95,6 @@ def _answer(call: Call, given: list[str], outcomes: list[GoQueueError | None]) -
     if failed:
         call.status = 207
     return SettledAll(len(results) - failed, failed, results)
-
-
-def _parsed(text: str) -> Receipt | GoQueueError:
-    try:
-        return parse_receipt(text)
-    except GoQueueError as error:
-        return Refused(error, "receipt")
 
 
 async def _authorize(call: Call, parsed: list[Receipt | GoQueueError], of_group: bool) -> None:

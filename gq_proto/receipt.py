@@ -9,9 +9,10 @@ The random number is the lease's: a receipt cannot be guessed from others.
 
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from gq_proto.errors import BadRequest
+from gq_proto.errors import BadRequest, GoQueueError
 from gq_proto.limits import GROUPS_PARTITIONS
 from gq_proto.names import check_name
 
@@ -36,6 +37,33 @@ class Receipt(NamedTuple):
     def text(self) -> str:
         nonce = urlsafe_b64encode(NONCE.pack(self.groups_partition, self.group_number, self.lease, self.random)).decode()
         return f"{self.topic}:{self.partition}:{self.offset}:{self.delivery}:{nonce}"
+
+
+def texts(receipt: Receipt, offsets: Iterable[int]) -> list[str]:
+    """Of other messages of the same lease."""
+    nonce = receipt.text().rpartition(":")[2]
+    before, after = f"{receipt.topic}:{receipt.partition}:", f":{receipt.delivery}:{nonce}"
+    return [f"{before}{offset}{after}" for offset in offsets]
+
+
+def parse_receipts(given: Iterable[str]) -> list[Receipt | GoQueueError]:
+    """Each as parse_receipt, or why it is none. Those of one lease differ in the offset only and share the work."""
+    known: dict[tuple[str, str, str], Receipt] = {}
+    found: list[Receipt | GoQueueError] = []
+    for text in given:
+        place, _, rest = text.partition(":")
+        number, _, rest = rest.partition(":")
+        digits, _, rest = rest.partition(":")
+        first = known.get((place, number, rest))
+        if first is not None and digits.isascii() and digits.isdigit() and len(digits) < 19 and (digits[0] != "0" or digits == "0"):
+            found.append(Receipt(first[0], first[1], int(digits), *first[3:]))
+            continue
+        try:
+            known[place, number, rest] = receipt = parse_receipt(text)
+            found.append(receipt)
+        except GoQueueError as error:
+            found.append(error)
+    return found
 
 
 def parse_receipt(text: str) -> Receipt:
