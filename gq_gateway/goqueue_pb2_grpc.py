@@ -149,8 +149,8 @@ class GoQueueServicer:
 
     def PublishStream(self, request_iterator, context):
         """Any number of messages, one result for each, in their order. Messages under way travel in batches; a request may hold several,
-        which costs less than a request each. The gateway reads on while at most about 16 MiB or 20,000 messages of the stream have no
-        result, or lie unread at the caller. Ends with UNAVAILABLE when the gateway stops: what has no result then was not written, or
+        which costs far less than a request each. The gateway reads on while fewer than 20,000 messages of the stream have no result, or
+        one that the caller has not read. Ends with UNAVAILABLE when the gateway stops: what has no result then was not written, or
         its fate is unknown.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -169,7 +169,8 @@ class GoQueueServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Ack(self, request, context):
-        """-- settling, by receipt. One receipt: an error is the call's status. Several: OK, and a result for each --
+        """-- settling, by receipt. One receipt: an error is the call's status. Several: OK, and a result for each, unless all failed with
+        something that a retry helps --
 
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

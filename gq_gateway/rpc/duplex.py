@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gq_gateway.gateway import Gateway
 from gq_gateway.rpc.guard import Caller, each
-from gq_proto.errors import GoQueueError, Unavailable
+from gq_proto.errors import GoQueueError, Unauthorized, Unavailable
 
 AUTHORIZED_S: Final = 5.0           # for so long a stream may use a topic without asking again
 STOPPING: Final = "the gateway is about to stop: send what has no result again, another one may answer"
@@ -100,7 +100,7 @@ class Rights:
             self._until = now + AUTHORIZED_S
 
     async def refusal(self, topic: str) -> GoQueueError | None:
-        """None: allowed."""
+        """None: allowed. Raises Unauthorized."""
         try:
             return self._found[topic]
         except KeyError:
@@ -110,6 +110,8 @@ class Rights:
     async def _ask(self, topic: str) -> GoQueueError | None:
         try:
             await self._gateway.authorize(self._caller, self._verb, topic)
+        except Unauthorized:
+            raise                               # it is about the call, whatever the topic
         except GoQueueError as error:
             return error
         return None

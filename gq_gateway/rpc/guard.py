@@ -17,7 +17,7 @@ from gq_proto.errors import GoQueueError, Internal
 
 MARGIN_S: Final = 0.1           # an answer is on its way so long before the caller gives up
 PATIENCE_S: Final = limits.REQUEST_DEADLINE_MS / 1000
-BUG: Final = "the gateway failed at this: it is a bug, its log says more"
+INSIDE: Final = "an error inside the gateway or the node: its log says more"
 _log = logging.getLogger("goqueue.gateway")
 
 
@@ -78,8 +78,9 @@ async def _refuse(context: Any, error: Exception) -> None:
         if context.done() or context.cancelled():
             raise asyncio.CancelledError            # grpc says so to a write after the caller left, with errors of its own
         _log.error("a bug in a gRPC call", exc_info=error)
-        error = Internal(BUG)
-    await context.abort(status_of(error), error.message, trailers(error))
+        error = Internal(INSIDE)
+    status = status_of(error)
+    await context.abort(status, INSIDE if status == grpc.StatusCode.INTERNAL else error.message, trailers(error))
 
 
 async def each(context: Any) -> AsyncIterator[Any]:

@@ -36,11 +36,12 @@ class Polls:
 
     def __init__(self, client: AsyncClient, draining: asyncio.Event) -> None:
         self._client, self._draining = client, draining
-        self._behind: set[asyncio.Task[Any]] = set()
+        self._asking: set[asyncio.Task[Any]] = set()
+        self._giving: set[asyncio.Task[Any]] = set()
 
     async def poll(self, group: str, member: str, most: int, wait_s: float, visibility_ms: int) -> tuple[PollReply, list[Message]]:
         """The coordinator's answer, and up to `most` messages; [] when there were none in time. UnknownMember, UnknownGroup."""
-        reply = await self._asked(group, member, self._keep(self._lease(group, member, most, wait_s, visibility_ms)))
+        reply = await self._asked(group, member, _kept(self._asking, self._lease(group, member, most, wait_s, visibility_ms)))
         gathering = Gathering(self._client, group, reply)
         try:
             messages = await gathering.messages(FETCH_S)
@@ -49,9 +50,9 @@ class Polls:
         return reply, messages
 
     async def ended(self) -> None:
-        """Once nothing is left to give back."""
-        while self._behind:
-            await asyncio.wait(self._behind)
+        """Once all that was leased is given back. What is still asked for dies with the connection: the coordinator sees to it."""
+        while self._giving:
+            await asyncio.wait(self._giving)
 
     async def _asked(self, group: str, member: str, asked: "asyncio.Task[PollReply]") -> PollReply:
         """What the question brings, or nothing when the gateway drains. Left behind, its leases are given back."""
@@ -83,22 +84,25 @@ class Polls:
 
     def _give_back(self, group: str, member: str, items: list[Settle1]) -> None:
         if items:
-            self._keep(self._settle(group, member, items))
+            _kept(self._giving, self._settle(group, member, items))
 
     async def _settle(self, group: str, member: str, items: list[Settle1]) -> None:
         with contextlib.suppress(GoQueueError):             # then the leases run out
             await self._client.call(Kind.SETTLE, Settle(group, member, items), to=To.group(group), timeout=GIVE_BACK_S)
 
-    def _keep(self, work: Any) -> "asyncio.Task[Any]":
-        task: asyncio.Task[Any] = asyncio.ensure_future(work)
-        self._behind.add(task)
-        task.add_done_callback(self._done)
-        return task
 
-    def _done(self, task: "asyncio.Task[Any]") -> None:
-        self._behind.discard(task)
+def _kept(tasks: set["asyncio.Task[Any]"], work: Any) -> "asyncio.Task[Any]":
+    """Go on with it, whoever stops waiting."""
+    task: asyncio.Task[Any] = asyncio.ensure_future(work)
+    tasks.add(task)
+
+    def done(task: "asyncio.Task[Any]") -> None:
+        tasks.discard(task)
         if not task.cancelled():
             task.exception()                    # whoever waits for it has it too
+
+    task.add_done_callback(done)
+    return task
 
 
 def _releases(asked: "asyncio.Task[PollReply]") -> list[Settle1]:

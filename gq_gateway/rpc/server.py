@@ -4,6 +4,8 @@ Owns the port. An address that is the default one and taken (another node's on t
 Bounds: calls at a time, bytes of a message; a connection without life is found out by pings.
 """
 
+import asyncio
+import contextlib
 import logging
 from typing import Any, Final
 
@@ -68,7 +70,9 @@ class Listener:
         """No new calls; those under way end by themselves, `within` seconds at the latest."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(within)
-        await self._service.ended()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._service.ended()
 
 
 class GrpcServer:

@@ -71,8 +71,8 @@ class Settling:
     async def _answer(self, texts: Any, deed: Deed, caller: Caller) -> pb.SettleResponse:
         receipts = receipts_of(texts)
         errors = await self.settle(receipts, deed, Rights(self._gateway, caller, "consume"))
-        if len(errors) == 1 and errors[0]:
-            raise errors[0]
+        if errors[0] and (len(errors) == 1 or all(error and error.retriable for error in errors)):
+            raise errors[0]                     # one, or the node cannot answer at all: the call's own
         response = pb.SettleResponse()
         add_results(response.results, errors)
         return response

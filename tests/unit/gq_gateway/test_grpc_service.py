@@ -1,0 +1,90 @@
+"""The table of methods, and what surrounds each call."""
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+
+from gq_gateway import goqueue_pb2 as pb
+from gq_gateway.rpc import guard
+from gq_gateway.rpc.guard import Caller
+from gq_gateway.rpc.service import DESCRIPTOR, NAME, Service
+from gq_proto.errors import Fenced, Internal
+from tests.unit.gq_gateway.grpc_fakes import Context, Gateway, run
+
+SPEC = "CreateTopic DeleteTopic ListTopics Publish PublishStream Subscribe Ack Nack Reject Extend Commit Poll Join Leave Heartbeat"
+
+
+def test_every_method_of_the_proto_is_served_and_every_one_of_the_specification_is_there() -> None:
+    service = Service(Gateway())  # type: ignore[arg-type]
+    assert NAME == "goqueue.v1.GoQueue"
+    assert {method.name for method in DESCRIPTOR.methods} == {*SPEC.split(), "Settle"} == set(service._methods)
+    handlers: Any = service.handlers()
+    publish = handlers.service(type("Details", (), {"method": f"/{NAME}/Publish"})())
+    assert publish.request_deserializer(pb.PublishRequest(acks=pb.ACKS_ALL).SerializeToString()).acks == pb.ACKS_ALL
+
+
+async def outcome(method: Any, wrap: Any = guard.unary) -> tuple[Any, ...]:
+    context = Context()
+    with pytest.raises(grpc.aio.AbortError):
+        await wrap(method)(None, context)
+    return context.aborted
+
+
+@pytest.mark.parametrize("wrap", [guard.unary, guard.stream])
+def test_our_errors_are_statuses_with_trailers(wrap: Any) -> None:
+    async def method(request: Any, caller: Caller) -> None:
+        raise Fenced("a newer one exists")
+
+    async def play() -> None:
+        assert await outcome(method, wrap) == (grpc.StatusCode.ABORTED, "a newer one exists",
+                                               (("goqueue-code", "fenced"), ("goqueue-retriable", "false")))
+
+    run(play())
+
+
+def test_a_bug_is_logged_and_the_caller_is_told_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def bug(request: Any, caller: Caller) -> None:
+        raise ZeroDivisionError("secret")
+
+    async def internal(request: Any, caller: Caller) -> None:
+        raise Internal("secret")
+
+    async def play() -> None:
+        for method in (bug, internal):
+            status, details, trailers = await outcome(method)
+            assert status is grpc.StatusCode.INTERNAL and "secret" not in details and trailers[0] == ("goqueue-code", "internal")
+
+    logging.getLogger("goqueue").propagate = True
+    with caplog.at_level(logging.ERROR, "goqueue.gateway"):
+        run(play())
+    assert [record.exc_info and record.exc_info[0] for record in caplog.records] == [ZeroDivisionError]
+
+
+def test_a_cancelled_call_unwinds() -> None:
+    async def forever(request: Any, caller: Caller) -> None:
+        await asyncio.Event().wait()
+
+    async def play() -> None:
+        context = Context()
+        call = asyncio.ensure_future(guard.unary(forever)(None, context))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not context.aborted
+
+    run(play())
+
+
+def test_a_caller_s_key_and_patience() -> None:
+    async def play() -> None:
+        caller = Caller(Context(metadata=(("authorization", "Bearer k"), ("x-bin", "y")), remaining=2.0))
+        assert caller.get_header("Authorization") == "Bearer k" and caller.get_header("x-api-key") is None
+        assert caller.patience(30.0) == pytest.approx(1.9) and caller.patience(1.0) == 1.0
+        assert Caller(Context(remaining=0.05)).patience(30.0) == 0.0
+        assert Caller(Context()).patience(30.0) == 30.0
+
+    run(play())
