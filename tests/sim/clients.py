@@ -214,6 +214,8 @@ class Consumer:
             id = id_of(record.value)
             self._cluster.oracle.fetched(self.group, lease, record.offset, id)
             held.todo.append((record.offset, id))
+        if not held.todo:
+            self._held.pop(lease.lease, None)
 
     def _work(self) -> None:
         """Start some messages of some lease, and settle them, or not."""
@@ -226,7 +228,7 @@ class Consumer:
         held.started += n
         if self.calm:
             self._settle(held, Op.ACK, started + held.old)
-            held.old = []
+            self._held.pop(held.lease.lease, None)       # what is not settled by then returns: nobody names it
             return
         self._rng.shuffle(started)
         for op, share in ((Op.ACK, 0.75), (Op.NACK, 0.04), (Op.RELEASE, 0.04), (Op.REJECT, self._cluster.reject_share),
