@@ -12,7 +12,7 @@ from gq_proto import record as rec
 from gq_proto.errors import BadRequest
 from gq_proto.limits import PRIORITIES, RUNS_MAX
 from gq_proto.runs import NO_LANES, triples
-from gq_proto.segment import Derived, unpack_due
+from gq_proto.segment import Derived, due_within
 
 DUE_MAX: Final = 100_000
 RUNS_LOOKED_AT_MAX: Final = 262_144      # of one request that finds few
@@ -84,16 +84,12 @@ def due(partition: Partition, asked: messages.Due) -> messages.DueReply:
     end, found = partition.last_stable, list[int]()
     following = end
     for part in partition.log.walk(offset, end):
-        entries = unpack_due(bytes(part.packed(Derived.DUE))) if part.flags & rec.DELAYED else []
-        for at in range(0, len(entries), 2):
-            if offset <= entries[at] < end:
-                if len(found) >= 2 * limit:
-                    following = entries[at]
-                    break
-                found += entries[at:at + 2]
-        else:
-            continue
-        break
+        if part.flags & rec.DELAYED:
+            found += due_within(part.packed(Derived.DUE), offset, end, limit + 1 - len(found) // 2)
+            if len(found) > 2 * limit:
+                following = found[2 * limit]
+                del found[2 * limit:]
+                break
     controls = [c for c in partition.controls_within(offset, following) if c.type in (3, 4)]
     return messages.DueReply(found, following, controls, partition.epoch)
 

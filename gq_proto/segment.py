@@ -23,6 +23,7 @@ A run that a block's end cuts in two goes on in the next block; readers join it.
 """
 
 import struct
+from bisect import bisect_left
 from enum import Enum
 from typing import Final
 
@@ -154,6 +155,18 @@ def pack_due(due: list[int]) -> bytes:
 def unpack_due(payload: bytes) -> list[int]:
     """Flat [offset, due us, ...]."""
     return list(struct.unpack(f">{len(payload) // 8}Q", payload))
+
+
+def due_within(payload: bytes | bytearray, low: int, high: int, limit: int) -> list[int]:
+    """Flat [offset, due us, ...] of the first `limit` entries with offsets in [low, high). Looks at nothing before them."""
+    size = DUE_ENTRY.size
+    numbers = range(len(payload) // size)
+
+    def offset_of(number: int) -> int:
+        return int.from_bytes(payload[number * size : number * size + 8])
+    start = bisect_left(numbers, low, key=offset_of)
+    end = bisect_left(numbers, high, lo=start, hi=min(len(numbers), start + limit), key=offset_of)
+    return unpack_due(bytes(payload[start * size : end * size]))
 
 
 def pack_ranges(ranges: list[int]) -> bytes:

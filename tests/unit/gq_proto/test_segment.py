@@ -98,6 +98,13 @@ def test_any_bytes(kind, junk, cut):
 numbers = st.integers(0, 2**62)
 
 
+@given(st.sets(st.integers(0, 40)), st.integers(0, 42), st.integers(0, 42), st.integers(0, 9))
+def test_due_entries_are_found_by_offset(offsets, low, high, limit):
+    payload = s.pack_due([number for offset in sorted(offsets) for number in (offset, 1000 - offset)])
+    expected = [offset for offset in sorted(offsets) if low <= offset < high][:limit]
+    assert s.due_within(payload, low, high, limit) == [number for offset in expected for number in (offset, 1000 - offset)]
+
+
 @given(st.lists(numbers), st.lists(st.tuples(numbers, st.integers(0, 2**32 - 1))))
 def test_entries(due, pairs):
     due = due[: len(due) // 2 * 2]
