@@ -276,6 +276,8 @@ class Consumer:
         if reply is None:
             if tries and not self.dead:
                 self._send(held, op, ranges, messages, tries - 1)
+            else:
+                self._held.pop(held.lease.lease, None)       # it gives up, and so names the lease no more
             return
         result = reply.settled[0]
         assert result.error in (0, StaleReceipt.code), result
