@@ -57,8 +57,7 @@ class GatewayDaemon:
         self._loop.complete(self._stop())
 
     async def _start(self) -> None:
-        metad = self._daemon.config.text("broker.metad")
-        self._client = AsyncClient(metad or None, data_dir=None if metad else self._daemon.data_dir)
+        self._client = AsyncClient(**self._daemon.client_options())
         registration = Registration(self._daemon, self._client, self._ready)
         self._gateway = Gateway(self._client, lambda: self._daemon.is_ready and registration.reachable, self._taken,
                                 self._daemon.metrics.collect)

@@ -37,7 +37,7 @@ curve
 
 def pair_of(data_dir: str, make: bool = True) -> tuple[bytes, bytes]:
     """The node's (public, secret) key, 40 bytes of z85 each; made if need be. BadConfig when the file is open to others or bad."""
-    from zmq.auth import load_certificate     # takes longer to import than all the rest
+    from zmq.auth import load_certificate  # takes longer to import than all the rest
     path = Path(data_dir, SECRET_FILE)
     if make and not path.exists():
         _make(path)

@@ -112,6 +112,14 @@ class Daemon:
             return Caller(self.loop, self.context, endpoint)
         return Caller(self.loop, self.context, endpoint, server_key=server_key, pair=self.pair)
 
+    def client_options(self) -> dict[str, Any]:
+        """How a gq_client.AsyncClient of this daemon's own reaches metad: as one of the node's daemons, without an API key."""
+        server, key = self.config.text("broker.metad"), self.config.text("security.metadKey")
+        if not server:
+            return {"data_dir": self.data_dir}
+        pair = (self.pair[0].decode(), self.pair[1].decode()) if key else None
+        return {"server": server, "key": "", "curve_server_key": key, "curve_pair": pair}
+
     def take_keys(self, reply: messages.MetadataReply, names: Callable[[int], str | None]) -> None:
         """From here on who asks is held against these keys, and topics are called so. BadConfig when nobody could ever get in."""
         if self.guard:

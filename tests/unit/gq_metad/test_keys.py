@@ -237,6 +237,11 @@ def test_a_node_from_elsewhere_gives_no_other_key_than_its_own(meta: Meta) -> No
     asked = Asked(m.Register("n2", "logd", ["tcp://h:1"], OTHER_CURVE), meta.now + 30, b"q", m.Kind.REGISTER, access)
     meta.run(meta.core.step(meta.now, 7_000_000, asked))
     assert isinstance(asked.error, Forbidden) and not meta.state.daemons
+    for curve in ("", CURVE):                                    # "": it listens nowhere
+        asked = Asked(m.Register("n2", "logd", ["tcp://h:1"], curve), meta.now + 30, b"q", m.Kind.REGISTER, access)
+        meta.run(meta.core.step(meta.now, 7_000_000, asked))
+        assert asked.answer and meta.state.daemons["logd", "n2"].curve == curve
+    assert len(meta.state.keys) == 1
 
 
 def test_a_bad_curve_key_does_not_register(meta: Meta) -> None:

@@ -385,6 +385,23 @@ def test_others_are_not(make: Callable[..., Daemon], options: dict[str, Any]) ->
     assert not os.path.exists(os.path.join(daemon.data_dir, curve.SECRET_FILE))
 
 
+def test_a_clients_way_to_metad_is_the_nodes_own(make: Callable[..., Daemon]) -> None:
+    from gq_client import node
+    daemon = make(broker__listeners__logd="off")
+    assert daemon.client_options() == {"data_dir": daemon.data_dir}
+    daemon = daemon_of(daemon, broker__metad="tcp://10.0.0.1:7400", security__metadKey=NODE_KEY.curve)
+    options = daemon.client_options()
+    assert options.pop("key") == ""
+    routes = node.find(**options)
+    assert routes.server_key("tcp://10.0.0.1:7400") == NODE_KEY.curve and routes.pair == daemon.pair
+
+
+def daemon_of(daemon: Daemon, **options: Any) -> Daemon:
+    """The same one with other options."""
+    daemon.config = config(**options)
+    return daemon
+
+
 @pytest.mark.parametrize(("endpoint_", "host", "told_as"), [
     ("ipc:///x", "h", "ipc:///x"), ("tcp://127.0.0.1:1", "h", "tcp://127.0.0.1:1"), ("tcp://10.0.0.1:1", "", "tcp://10.0.0.1:1"),
     ("tcp://10.0.0.1:1", "h", "tcp://h:1"), ("tcp://0.0.0.0:1", "h", "tcp://h:1"), ("tcp://[::]:1", "fd00::1", "tcp://[fd00::1]:1")])
