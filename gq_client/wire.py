@@ -43,6 +43,8 @@ class Connection:
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
         socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.SESSION_MS)
+        if "[" in endpoint:
+            socket.setsockopt(zmq.IPV6, 1)
         if server_key:
             from gq_run import curve  # most never need it
             curve.call(socket, server_key, pair or zmq.curve_keypair())

@@ -36,6 +36,8 @@ def _introduce(dealer: "zmq.Socket[bytes]", endpoint: str, curve_key: str | None
     """The token for a daemon elsewhere; the socket speaks CURVE with it if need be."""
     if endpoint.startswith("ipc://"):
         return b""
+    if "[" in endpoint:
+        dealer.setsockopt(zmq.IPV6, 1)
     from gq_client import node
     routes = node.find(server=endpoint)
     key = routes.bootstrap_key if curve_key is None else curve_key

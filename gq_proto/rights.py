@@ -118,6 +118,11 @@ def _making(body: m.CreateTopic) -> str:
     return NODE if body.internal else PUBLISH if body.auto else ADMIN
 
 
+def _producing(body: m.InitProducer) -> str:
+    """The next epoch of a known producer fences it. Producers have no owner that a key could be, so that is for daemons."""
+    return PUBLISH if body.producer_id < 0 else NODE
+
+
 def _name(body: Any) -> Iterable[str]:
     return (body.name,)
 
@@ -147,7 +152,7 @@ RIGHTS: Final[dict[int, Right]] = {
     Kind.CREATE_TOPIC: Right(_making, names=_name),
     Kind.ALTER_TOPIC: Right(_or_node(ADMIN), names=_name),
     Kind.DELETE_TOPIC: Right(_or_node(ADMIN), names=_name),
-    Kind.INIT_PRODUCER: Right(PUBLISH),
+    Kind.INIT_PRODUCER: Right(_producing),
     Kind.REGISTER: DAEMONS_ONLY,
     Kind.CREATE_KEY: Right(OWNER),
     Kind.LIST_KEYS: Right(OWNER),

@@ -47,6 +47,8 @@ class Caller:
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.SESSION_MS)
+        if "[" in endpoint:
+            self._socket.setsockopt(zmq.IPV6, 1)
         if server_key:
             curve.call(self._socket, server_key, pair)
         self._monitor = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)

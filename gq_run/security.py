@@ -89,9 +89,13 @@ class Verifier:
         """Of who sends this token; without one, of who has this CURVE key. Unauthorized; Unavailable before metad's first word."""
         key = (curve, token.encode("utf-8", "replace") if isinstance(token, str) else token)
         found = self._known.get(key)
-        if found is None or found.expired(self._wall_us()):
+        if found is None or self.is_over(found):
             found = self._look_up(*key)
         return found
+
+    def is_over(self, access: Access) -> bool:
+        """Has its key come to its end?"""
+        return access.key.expires_us > 0 and access.expired(self._wall_us())
 
     def _look_up(self, curve: str, token: bytes) -> Access:
         if not self._ring.known:
@@ -139,10 +143,10 @@ class Guard:
             raise
 
     def shown(self, incoming: "Incoming", body: messages.Body) -> messages.Body:
-        """What of a reply to show; Unauthorized when the key was revoked while the request waited."""
-        if incoming.round != self.verifier.round:
-            incoming.round, incoming.access = self.verifier.round, self._access(incoming)
+        """What of a reply to show; Unauthorized when the key was revoked or ended while the request waited."""
         assert incoming.access is not None
+        if incoming.round != self.verifier.round or self.verifier.is_over(incoming.access):
+            incoming.round, incoming.access = self.verifier.round, self._access(incoming)
         seen: messages.Body = rights.shown(incoming.access, incoming.kind, body)
         return seen
 

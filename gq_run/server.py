@@ -124,6 +124,8 @@ class Server:
         """Take requests at one more endpoint; its resolved form. With a guard (one for all) only from whom it lets in. OSError when
         the endpoint is taken or not allowed."""
         socket = self._watched_by(guard) if guard else self.socket
+        if "[" in endpoint:
+            socket.setsockopt(zmq.IPV6, 1)
         try:
             socket.bind(endpoint)
         except zmq.ZMQError as e:

@@ -254,6 +254,19 @@ def test_a_request_that_waits_is_not_answered_once_its_key_is_revoked(door: Door
     assert isinstance(results[0], Unauthorized)
 
 
+def test_nor_once_its_key_has_ended(door: Door, ask: Callable[..., Any], turn_until: TurnUntil) -> None:
+    clock = Clock()
+    door.guard.verifier._wall_us = clock
+    door.guard.verifier.take(told(key(1, "publish", expires_us=2_000)))
+    door.answer = lambda incoming: None
+    results = ask(Kind.PARTITIONS, m.Partitions(), token(1), wait=False)
+    turn_until(lambda: door.came)
+    clock.now = 2_000
+    door.came[0].reply(m.PartitionsReply([]))
+    turn_until(lambda: results)
+    assert isinstance(results[0], Unauthorized)
+
+
 def test_one_that_waits_is_answered_when_another_key_is_revoked(door: Door, ask: Callable[..., Any], turn_until: TurnUntil) -> None:
     door.answer = lambda incoming: None
     results = ask(Kind.PARTITIONS, m.Partitions(), token(1), wait=False)
@@ -276,6 +289,22 @@ def test_a_trusted_way_to_the_same_server_is_not_guarded(door: Door, ask: Callab
     assert results[0][0] == m.InitProducerReply(1, 0) and trusted.access is None
     assert trusted.peer[0] == 0 and guarded.peer[0] == 1 and trusted.peer != guarded.peer
     caller.close()
+
+
+def test_ipv6(loop: Loop, context: Context, turn_until: TurnUntil) -> None:
+    server = Server(loop, context, lambda incoming: incoming.reply(m.InitProducerReply(1, 0)))
+    try:
+        bound = server.bind("tcp://[::1]:0")
+    except OSError:
+        pytest.skip("no IPv6 here")
+    finally:
+        if not server.endpoints:
+            server.close()
+    caller, results = Caller(loop, context, bound), []
+    turn_until(lambda: caller.connected)
+    caller.call(Kind.INIT_PRODUCER, m.InitProducer(), lambda *reply: results.append(reply))
+    turn_until(lambda: results)
+    caller.close(), server.close()
 
 
 @pytest.mark.parametrize("options", [{}, {zmq.CURVE_SERVERKEY: CLIENT[0], zmq.CURVE_PUBLICKEY: CLIENT[0],
