@@ -15,6 +15,7 @@ import msgspec
 
 from gq_gateway.call import RECEIVE, Call, parse_body, parse_query, read_body
 from gq_gateway.gateway import Gateway
+from gq_gateway.node import METRICS_TYPE, node_metrics
 from gq_gateway.problems import (
     CONTENT_TYPE,
     RETRY_AFTER_S,
@@ -82,7 +83,7 @@ def _responder(gateway: Gateway, route: Route, max_body: int) -> Responder:
         if route.body:
             call.raw = await read_body(request, max_body, route.optional)
             if decoder:
-                call.body = parse_body(call.raw, decoder) if call.raw else route.body()
+                call.body = parse_body(call.raw, decoder) if call.raw or not route.optional else route.body()
         result = await handler(call)
         response.status = call.status
         for name, value in call.headers.items():
@@ -148,3 +149,21 @@ async def _on_http_error(request: Any, response: Any, error: Any, params: Any) -
 async def _on_bug(request: Any, response: Any, error: Any, params: Any) -> None:
     _log.error("a bug: %s %s", request.method, request.uri_template or "?", exc_info=error)
     refuse(response, Internal())
+
+
+def metrics_app(gateway: Gateway) -> Any:
+    """What a daemon's exporter answers (gq_run.exporter), for the node."""
+
+    async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        status, kind, body = 404, "text/plain; charset=utf-8", b"try /metrics, /health or /ready\n"
+        if scope["path"] == "/metrics":
+            status, kind, body = 200, METRICS_TYPE, await node_metrics(gateway)
+        elif scope["path"] == "/health":
+            status, body = 200, b"alive\n"
+        elif scope["path"] == "/ready":
+            status, body = (200, b"ready\n") if gateway.is_ready() else (503, b"starting\n")
+        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return serve

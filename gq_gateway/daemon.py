@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from gq_client.aio import AsyncClient
 from gq_gateway.gateway import Gateway
-from gq_gateway.http import HttpServer
+from gq_gateway.http import HttpServer, MetricsServer
 from gq_gateway.loop import AsyncLoop
 from gq_gateway.registration import Registration
 from gq_gateway.rpc.server import GrpcServer
@@ -34,7 +34,7 @@ class Server(Protocol):
 
 
 Maker = Callable[[Daemon, Gateway], Server]
-SERVERS: list[Maker] = [HttpServer, GrpcServer]       # started in this order, stopped together
+SERVERS: list[Maker] = [HttpServer, MetricsServer, GrpcServer]       # started in this order, stopped together
 
 
 class GatewayDaemon:

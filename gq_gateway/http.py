@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from gq_gateway.app import make_app
+from gq_gateway.app import make_app, metrics_app
 from gq_gateway.gateway import Gateway
 from gq_gateway.guard import Bounds, GuardedProtocol
 from gq_run import logs, paths
@@ -27,6 +27,9 @@ TICK_S: Final = 1.0             # how often the Date header is renewed
 class HttpServer:
     """A Server, see gq_gateway.daemon."""
 
+    key = "http.address"        # the option that says where
+    fact = "http"               # what STATUS calls it
+
     def __init__(self, daemon: Daemon, gateway: Gateway) -> None:
         self._daemon, self._gateway = daemon, gateway
         self._server: uvicorn.Server | None = None
@@ -35,7 +38,10 @@ class HttpServer:
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {"http": self._address}
+        return {self.fact: self._address}
+
+    def app(self, bounds: Bounds) -> Any:
+        return make_app(self._gateway, bounds.body)
 
     async def start(self) -> None:
         listener = self._listen()
@@ -47,15 +53,16 @@ class HttpServer:
                         config.number("http.requestTimeout") / 1000)
         protocol: Any = partial(GuardedProtocol, bounds)
         self._server = uvicorn.Server(uvicorn.Config(
-            make_app(self._gateway, bounds.body), http=protocol, ws="none", lifespan="off", log_config=None, access_log=False,
+            self.app(bounds), http=protocol, ws="none", lifespan="off", log_config=None, access_log=False,
             server_header=False, proxy_headers=False, backlog=BACKLOG,
             timeout_keep_alive=config.number("http.idleTimeout") // 1000))
         self._server.config.load()
         self._server.lifespan = self._server.config.lifespan_class(self._server.config)
         await self._server.startup(sockets=[listener])
         self._ticking = asyncio.create_task(self._tick())
-        self._daemon.metrics.add(self._samples)
-        self._daemon.log.info("listening", extra=logs.fields(http=self._address))
+        if self.key == HttpServer.key:
+            self._daemon.metrics.add(self._samples)
+        self._daemon.log.info("listening", extra=logs.fields(**self.facts))
 
     async def stop(self, within: float) -> None:
         server = self._server
@@ -76,8 +83,7 @@ class HttpServer:
             await asyncio.sleep(TICK_S)
 
     def _listen(self) -> socket.socket | None:
-        key = "http.address"
-        address = self._daemon.config.text(key)
+        key, address = self.key, self._daemon.config.text(self.key)
         if address in ("", OFF):
             return None
         host, port = paths.split_address(address)
@@ -96,3 +102,17 @@ class HttpServer:
         bound_host, bound_port = listener.getsockname()[:2]
         self._address = f"[{bound_host}]:{bound_port}" if ":" in bound_host else f"{bound_host}:{bound_port}"
         return listener
+
+
+class MetricsServer(HttpServer):
+    """The node's view for Prometheus: the metrics of all daemons at /metrics; /health and /ready as every daemon's exporter has."""
+
+    key = "metrics.listeners.node"
+    fact = "node_metrics"
+
+    async def start(self) -> None:
+        if self._daemon.config.switch("metrics.enabled"):
+            await super().start()
+
+    def app(self, bounds: Bounds) -> Any:
+        return metrics_app(self._gateway)

@@ -90,7 +90,11 @@ async def metrics(call: Call) -> Raw:
 async def node_metrics(gateway: Gateway) -> bytes:
     """The metrics of all daemons that serve them, and the gateway's own, as one exposition."""
     own = render(gateway.collect())
-    addresses = sorted({str(status.facts.get("metrics", "")) for status in await statuses(gateway)
+    try:
+        found = await statuses(gateway)
+    except GoQueueError:
+        found = []                 # metad is down: that, too, is to be seen in what is left
+    addresses = sorted({str(status.facts.get("metrics", "")) for status in found
                         if isinstance(status, StatusReply) and status.pid != gateway.pid} - {""})
     texts = await asyncio.gather(*[scrape(address) for address in addresses])
     return merge([own, *texts])

@@ -179,7 +179,7 @@ async def _round(producer: AsyncProducer, topic: str, drafts: list[Draft | GoQue
         except ITEMS as error:
             sent.append(error)
         except GoQueueError as error:       # the node's or the topic's: it would be the same for the rest
-            if not any(isinstance(one, AsyncDelivery) for one in sent):
+            if all(isinstance(one, GoQueueError) for one in sent):
                 raise
             common = error
             sent.append(error)

@@ -84,6 +84,8 @@ METRICS: Final = (
     *(Option(f"metrics.listeners.{daemon}", f"{paths.LOOPBACK}:{port}", TEXT, f"host:port of /metrics of {daemon}; off: none",
              name=f"{daemon}-metrics-addr")
       for daemon, port in paths.METRICS_PORTS.items()),
+    Option("metrics.listeners.node", f"{paths.LOOPBACK}:9090", TEXT,
+           "host:port of the gateway's /metrics of all daemons of the node; off: none", name="metrics-addr"),
 )
 
 HTTP: Final = (
