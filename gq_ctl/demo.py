@@ -1,12 +1,15 @@
 """`bin/demo`: GoQueue on real input, under fire.
 
 Every line of Python's standard library is published, keyed by its file's name, into a topic of six partitions. Three processes of
-one group take and ack the lines. Meanwhile one of them is killed with -9, and so is each daemon once; supervisor brings the daemons
-back. Then every file is rebuilt from what was consumed and compared byte for byte with its source.
+one group take and ack the lines. Meanwhile one of them is killed with -9, and so are logd, groupd, delayd and metad once each;
+supervisor brings the daemons back. Then every file is rebuilt from what was consumed and compared byte for byte with its source.
+
+Two messages of its own are among the lines: a delayed one, published just before delayd is killed, and a critical one, published
+while others wait.
 
 Owns the folder it works in (`--dir`: the node's data directory, the consumers' notes, the rebuilt files) and the workers.
-Leaves the node running. Exit code 0 only if nothing is lost, every file is the same, and every daemon killed came back under
-another pid.
+Leaves the node running. Exit code 0 only if nothing is lost, every file is the same, the delayed message was not early, and every
+daemon killed came back under another pid.
 """
 
 import argparse
@@ -23,17 +26,21 @@ import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gq_ctl import demo_work
-from gq_ctl.demo_work import GROUP, TOPIC
+from gq_ctl.demo_stage import Screen, Worker
+from gq_ctl.demo_work import CRITICAL, DELAYED, GROUP, TOPIC
+
+if TYPE_CHECKING:
+    from gq_client import Client
 
 PARTITIONS = 6
 CONSUMERS = 3
 MARK = ".goqueue-demo"           # says that a folder is the demo's to delete
 PATIENCE_S = 110.0
 ASK_S = 0.25
-PLAIN_PROGRESS_S = 2.0
+DELAY_S = 5.0
 
 
 class DemoFailed(Exception):
@@ -50,84 +57,6 @@ class Kill(NamedTuple):
     back_s: float
 
 
-class Worker:
-    """A process of demo_work, and what it told last."""
-
-    def __init__(self, name: str, argv: list[str], env: dict[str, str], log: Path) -> None:
-        self.name = name
-        self.facts: dict[str, Any] = {}
-        self.killed = False
-        self._rest = b""
-        with log.open("ab") as errors:
-            self.process = subprocess.Popen([sys.executable, "-m", "gq_ctl.demo_work", *argv], env=env, stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
-        assert self.process.stdout and self.process.stdin
-        self.out, self.into = self.process.stdout, self.process.stdin
-
-    def read(self) -> bool:
-        """Take what it told, unless it was killed: then its notes say more. False at its end."""
-        data = os.read(self.out.fileno(), 65536)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            if not self.killed:
-                self.facts.update(json.loads(line))
-        return bool(data)
-
-    def go(self) -> None:
-        self.facts["holding"] = False
-        self.into.write(b"go\n")
-        self.into.flush()
-
-    def kill(self) -> None:
-        """-9, and wait until it is gone."""
-        self.killed = True
-        self.process.kill()
-        self.process.wait()
-
-    def end(self) -> None:
-        """Politely, then not; by its pid."""
-        for pipe in (self.into, self.out):
-            with contextlib.suppress(OSError):
-                pipe.close()
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(5)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        self.process.wait()
-
-
-class Screen:
-    """Talk and one line of progress, on stderr: rewritten in place on a terminal, a plain line now and then elsewhere."""
-
-    def __init__(self) -> None:
-        self._tty = sys.stderr.isatty()
-        self._dirty = False
-        self._next = 0.0
-        self._start = time.monotonic()
-
-    def say(self, text: str) -> None:
-        self._clear()
-        print(f"{time.monotonic() - self._start:5.1f} s  {text}", file=sys.stderr, flush=True)
-
-    def progress(self, text: str) -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + (0.1 if self._tty else PLAIN_PROGRESS_S)
-        if self._tty:
-            print(f"\r\033[K{now - self._start:5.1f} s  {text}", end="", file=sys.stderr, flush=True)
-            self._dirty = True
-        else:
-            self.say(text)
-
-    def _clear(self) -> None:
-        if self._dirty:
-            print("\r\033[K", end="", file=sys.stderr)
-            self._dirty = False
-
-
 class Demo:
     """One run; see the module's text."""
 
@@ -141,6 +70,8 @@ class Demo:
         self.publisher: Worker | None = None
         self.consumers: list[Worker] = []
         self.kills: list[Kill] = []
+        self.partition = 0               # of the two messages of its own
+        self.waiting = 0                 # lines sent and not taken, as far as was told, when the critical message was published
         self._ears = selectors.DefaultSelector()
         self._asked = 0.0
         self._end = 0.0
@@ -210,10 +141,12 @@ class Demo:
     def _script(self) -> list[tuple[str, Callable[[], bool], Callable[[], None]]]:
         """(what, when, do) of each blow, in order."""
         return [
-            ("half of the lines are sent: kill -9 logd, the publisher goes on at once", self._publisher_holds, self._kill_logd),
+            (f"half of the lines are sent, and a message with a delay of {DELAY_S:g} s: kill -9 logd and delayd, "
+             "the publisher goes on at once", self._publisher_holds, self._kill_logd_and_delayd),
+            ("a critical message is published behind the lines that wait", lambda: self._taken() >= 0.1, self._publish_critical),
             ("kill -9 one consumer of three, another takes its place", lambda: self._taken() >= 0.2, self._kill_consumer),
-            ("kill -9 groupd", lambda: self._taken() >= 0.4, lambda: self._kill_daemon("groupd")),
-            ("kill -9 metad", lambda: self._taken() >= 0.7, lambda: self._kill_daemon("metad")),
+            ("kill -9 groupd", lambda: self._taken() >= 0.4, lambda: self._kill_daemons("groupd")),
+            ("kill -9 metad", lambda: self._taken() >= 0.7, lambda: self._kill_daemons("metad")),
         ]
 
     def _worker(self, name: str, *argv: str) -> Worker:
@@ -237,25 +170,56 @@ class Demo:
         assert self.publisher
         return bool(self.publisher.facts.get("holding"))
 
-    def _kill_logd(self) -> None:
+    def _kill_logd_and_delayd(self) -> None:
         assert self.publisher
-        self._kill_daemon("logd", then=self.publisher.go)
+        with self._client() as client:
+            self.partition = client.publish(TOPIC, b"a delayed one", key=DELAYED, delay=DELAY_S).partition
+        self._kill_daemons("logd", "delayd", then=self.publisher.go)
 
-    def _kill_daemon(self, name: str, then: Callable[[], None] = lambda: None) -> None:
-        """kill -9 by pid, and wait until supervisor's new one is ready; the workers work on."""
-        old = self.daemons()[name]
+    def _kill_daemons(self, *names: str, then: Callable[[], None] = lambda: None) -> None:
+        """kill -9 by pid, and wait until supervisor's new ones are ready; the workers work on."""
+        before = self.daemons()
+        old = {name: before[name] for name in names}
         start = time.monotonic()
-        os.kill(old, signal.SIGKILL)
+        for pid in old.values():
+            os.kill(pid, signal.SIGKILL)
         then()
-        while (new := self.daemons().get(name, old)) == old:
+        while old:
+            now = self.daemons()
+            for name, pid in [(name, pid) for name, pid in old.items() if now.get(name, pid) != pid]:
+                self.kills.append(Kill(name, old.pop(name), now[name], start, time.monotonic() - start))
+                self.screen.say(f"{name} is back: pid {pid} is now {now[name]}, ready after {self.kills[-1].back_s:.1f} s")
             self._listen()
             if time.monotonic() > self._end:
-                raise DemoFailed(f"{name} (pid {old}) did not come back; see {self.data / 'daemons'}")
-        self.kills.append(Kill(name, old, new, start, time.monotonic() - start))
-        self.screen.say(f"{name} is back: pid {old} is now {new}, ready after {self.kills[-1].back_s:.1f} s")
+                raise DemoFailed(f"{', '.join(old)} did not come back; see {self.data / 'daemons'}")
+
+    def _client(self) -> "Client":
+        from gq_client import Client
+        return Client(data_dir=self.data)
+
+    def _publish_critical(self) -> None:
+        assert self.publisher
+        with self._client() as client:
+            client.topic(TOPIC)
+            self._listen()
+            self.waiting = max(0, int(self.publisher.facts.get("sent", 0)) - round(self._taken() * self.total))
+            client.publish(TOPIC, b"a critical one", key=CRITICAL, priority="critical", partition=self.partition)
+
+    def _told(self, key: bytes) -> float | None:
+        """How long after it was published, or due, a consumer got that message; None: nobody did yet."""
+        return min((worker.facts[key.decode()] for worker in self.consumers if key.decode() in worker.facts), default=None)
+
+    def _victim(self) -> Worker:
+        """A consumer to kill, that does not own the partition of the demo's own messages: what it holds comes again only when its
+        session has ended."""
+        with self._client() as client:
+            members = client.describe_group(GROUP).members
+        owners = {int(member.client.rpartition(":")[2]) for member in members
+                  if self.partition in {part.partition for part in member.assignment}}
+        return next(worker for worker in self.consumers if worker.process.pid not in owners)
 
     def _kill_consumer(self) -> None:
-        victim = self.consumers[1]
+        victim = self._victim()
         victim.kill()
         notes = self.notes / victim.name
         victim.facts["taken"] = sum(1 for _ in demo_work.read_notes(notes.read_bytes())) if notes.exists() else 0   # it told less
@@ -267,11 +231,11 @@ class Demo:
         return sum(int(worker.facts.get("taken", 0)) for worker in self.consumers) / self.total
 
     def _all_acked(self) -> bool:
-        """Published, and the group has no lag. Asked now and then."""
+        """Published, the group has no lag, and what was delayed came. Asked now and then."""
         if not (self.publisher and self.publisher.facts.get("done")) or time.monotonic() < self._asked + ASK_S:
             return False
         self._asked = time.monotonic()
-        return self._taken() >= 1 and self.lag() == 0
+        return self._taken() >= 1 and None not in (self._told(CRITICAL), self._told(DELAYED)) and self.lag() == 0
 
     def lag(self) -> int:
         rows = [json.loads(line) for line in self.gqctl("group", "lag", GROUP, "-o", "json").splitlines()]
@@ -301,8 +265,10 @@ class Demo:
     def report(self, facts: dict[str, Any]) -> bool:
         """Rebuild, compare, print; True if all is well."""
         self.screen.say("rebuilding the files from what was consumed")
-        notes = (note for path in sorted(self.notes.iterdir()) for note in demo_work.read_notes(path.read_bytes()))
-        files, lines, again = demo_work.rebuild(notes)
+        paths = sorted(self.notes.iterdir())
+        files, lines, again = demo_work.rebuild(note for path in paths for note in demo_work.read_notes(path.read_bytes()))
+        overtaken = max(demo_work.overtaken(demo_work.read_notes(path.read_bytes()), CRITICAL) for path in paths)
+        soon, late = self._told(CRITICAL) or 0.0, self._told(DELAYED) or 0.0
         differing = self.compare(files)
         lost = facts["published"] - lines
         same_pids = [kill.what for kill in self.kills if kill.pid == kill.new_pid]
@@ -313,12 +279,15 @@ class Demo:
               f"{lines / max(facts['consume_s'], 0.001):,.0f} lines/s with a consumer and each daemon killed")
         print(f"redelivered  {again:>9,}")
         print(f"lost         {lost:>9,}")
+        print(f"critical     {overtaken:>9,} lines of its partition overtaken, {self.waiting:,} waited in all six: "
+              f"taken {soon * 1000:,.0f} ms after it was published")
+        print(f"delayed      {late * 1000:>9,.0f} ms after its {DELAY_S:g} s were over, with delayd killed meanwhile")
         print(f"rebuilt      {compared - len(differing):>9,} files of {compared:,}, the same byte for byte")
         for kill in self.kills:
             print(f"killed -9    {kill.what:>9} pid {kill.pid} -> {kill.new_pid}")
         for name in differing[:5]:
             print(f"DIFFERS      {name}: diff {self.source / name} {self.rebuilt / name}")
-        return not differing and not lost and not same_pids
+        return not differing and not lost and not same_pids and late >= 0
 
     def compare(self, files: dict[bytes, bytes]) -> list[Path]:
         """Write the rebuilt files; those that are not what their source is. An empty file has no line to send and is just made."""
@@ -344,6 +313,7 @@ The node is still running. Try next:
   gqctl group lag {GROUP}
   gqctl consume {TOPIC} --max 5
   gqctl publish hello world && gqctl consume hello --group me --max 1
+  gqctl publish hello 'two seconds later' --delay 2s && gqctl delayed list hello && gqctl consume hello --group me --max 1
   diff {copy} {source} && echo the same
   gqctl down"""
 

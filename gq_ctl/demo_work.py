@@ -3,6 +3,9 @@
 A worker tells of its progress in JSON lines on stdout. What a consumer got goes to its *notes* before it is acked, with one
 write per batch, so that kill -9 at any moment loses no acked line; a note cut short by it is ignored, for its lines were not
 acked and come again. Notes, end to end: partition u32, offset u64, delivery u32, key length u32, value length u32, key, value.
+
+Among the lines are two messages of the director's own, CRITICAL and DELAYED by their keys: who gets one tells at once how long
+after it was published, or was due, that is.
 """
 
 import argparse
@@ -18,6 +21,9 @@ from typing import Any, NamedTuple
 
 TOPIC = "source-lines"
 GROUP = "rebuild"
+CRITICAL = b"/critical"          # no key of a line begins with a slash
+DELAYED = b"/delayed"
+OWN = (CRITICAL, DELAYED)
 SKIPPED = {"__pycache__", "site-packages", "dist-packages"}
 NOTE = struct.Struct(">IQIII")
 TELL_S = 0.1
@@ -70,12 +76,27 @@ def read_notes(data: bytes) -> Iterator[Note]:
         yield Note(partition, offset, delivery, data[key_at:value_at], data[value_at:at])
 
 
+def overtaken(notes: Iterable[Note], key: bytes) -> int:
+    """How many lines that lie before a message in its partition came after it, for the first time, to the consumer whose notes
+    these are. 0 when it did not get that message."""
+    rest = iter(notes)
+    before: set[tuple[int, int]] = set()
+    for note in rest:
+        if note.key == key:
+            partition, offset = note.partition, note.offset
+            return len({(n.partition, n.offset) for n in rest if n.partition == partition and n.offset < offset} - before)
+        before.add((note.partition, note.offset))
+    return 0
+
+
 def rebuild(notes: Iterable[Note]) -> tuple[dict[bytes, bytes], int, int]:
     """(file contents by name, lines, how many came again): a partition's lines in the order of their offsets, each once."""
     lines: dict[tuple[int, int], tuple[bytes, bytes]] = {}
     names: dict[bytes, bytes] = {}
     again = 0
     for note in notes:
+        if note.key in OWN:
+            continue
         place = (note.partition, note.offset)
         again += note.delivery > 1 or place in lines
         lines[place] = (names.setdefault(note.key, note.key), note.value)
@@ -133,20 +154,35 @@ def consume(path: Path) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     teller, taken, first, last = Teller(), 0, 0.0, 0.0
+    told: set[bytes] = set()
     notes = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     with gq_client.Client() as client, client.consumer([TOPIC], GROUP, ack="manual", session=SESSION_S) as consumer:
         while not stopping:
             batch = consumer.poll(timeout=0.25)
             if batch:
-                first = first or time.monotonic()
                 write_all(notes, pack_notes(Note(m.partition, m.offset, m.delivery, m.key or b"", m.value or b"") for m in batch))
+                lines = 0
                 for message in batch:
+                    if message.key not in OWN:
+                        lines += 1
+                    elif message.key not in told:
+                        teller.tell(now=True, **{message.key.decode(): since_due(message)})
+                        told.add(message.key)
                     message.ack()
-                taken += len(batch)
-                last = time.monotonic()
+                if lines:
+                    taken += lines
+                    last = time.monotonic()
+                    first = first or last
             teller.tell(taken=taken)
     os.close(notes)
     teller.tell(now=True, taken=taken, done=True, first=first, last=last)
+
+
+def since_due(message: Any) -> float:
+    """Seconds since it was due, or published."""
+    from gq_ctl.message import due_of
+    due_us = due_of(message)
+    return time.time() - (message.timestamp if due_us is None else due_us) / 1e6
 
 
 def write_all(fd: int, data: bytes) -> None:

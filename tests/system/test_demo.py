@@ -31,9 +31,11 @@ def test_every_file_comes_back_although_each_daemon_was_killed(folder, tmp_path)
     said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line[:1].isalpha())
     assert said["published"].startswith(f"{lines:,} lines") and said["consumed"].startswith(f"{lines:,} lines")
     assert said["lost"] == "0"
+    assert "overtaken" in said["critical"]
+    assert int(said["delayed"].split()[0].replace(",", "")) >= 0 and "delayd killed" in said["delayed"]
     assert said["rebuilt"].startswith(f"{len(files):,} files of {len(files):,}")
     killed = [line.split() for line in done.stdout.splitlines() if line.startswith("killed -9")]
-    assert sorted(words[2] for words in killed) == ["consumer", "groupd", "logd", "metad"]
+    assert sorted(words[2] for words in killed) == ["consumer", "delayd", "groupd", "logd", "metad"]
     for words in killed:
         old, new = int(words[4]), int(words[6])
         assert old != new

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gq_ctl import demo
-from gq_ctl.demo_work import Note, pack_notes, read_notes, rebuild, source_files, source_lines
+from gq_ctl.demo_work import (
+    CRITICAL,
+    DELAYED,
+    Note,
+    overtaken,
+    pack_notes,
+    read_notes,
+    rebuild,
+    source_files,
+    source_lines,
+)
 
 notes = st.builds(Note, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1),
                   st.binary(max_size=9), st.binary(max_size=9))
@@ -30,6 +40,17 @@ def test_notes_cut_anywhere_lose_only_the_last():
 def test_rebuild_orders_by_offset_and_counts_what_came_again():
     got = [Note(0, 7, 1, b"a", b"2"), Note(0, 5, 2, b"a", b"1\n"), Note(1, 0, 1, b"b", b"x\r\n"), Note(0, 7, 1, b"a", b"2")]
     assert rebuild(got) == ({b"a": b"1\n2", b"b": b"x\r\n"}, 3, 2)
+
+
+def test_the_demos_own_messages_are_no_lines_and_what_they_overtook_is_counted() -> None:
+    def line(partition: int, offset: int) -> Note:
+        return Note(partition, offset, 1, b"a", b"x")
+
+    mine = [Note(1, 9, 1, CRITICAL, b"!"), Note(0, 3, 1, DELAYED, b"?")]
+    assert rebuild([line(0, 1), *mine])[1] == 1
+    notes = [line(1, 1), line(1, 2), mine[0], line(1, 2), line(1, 3), line(1, 3), line(1, 7), line(1, 12), line(0, 4)]
+    assert overtaken(notes, CRITICAL) == 2, "3 and 7: not what came again, later offsets, other partitions"
+    assert overtaken(notes, DELAYED) == overtaken([], CRITICAL) == 0
 
 
 def make_tree(root: Path) -> None:
