@@ -69,8 +69,8 @@ teardown_file() { stop_node; }
     grep -q -i "lock\|another" <<< "$stderr$output"
 }
 
-@test "a data directory longer than a socket's path may be works" {
-    long="$GQ_DIR/$(printf 'd%.0s' {1..120})/$(printf 'e%.0s' {1..120})"
+@test "a data directory with spaces, longer than a socket's path may be, works" {
+    long="$GQ_DIR/with spaces & 50% $(printf 'd%.0s' {1..110})/$(printf 'e%.0s' {1..120})"
     gqctl --data-dir "$long" up > /dev/null
     gqctl --data-dir "$long" publish t x > /dev/null
     run -0 gqctl --data-dir "$long" consume t -o value

@@ -32,6 +32,7 @@ from tests.system.groups import (
 from tests.system.harness import Node
 
 HOLES = 200_000
+LEASE = 500
 
 
 @pytest.fixture
@@ -119,14 +120,14 @@ def test_the_third_failure_dead_letters_once_over_restarts_and_neighbours_live(f
     node = fast
     with node.client() as client:
         topic = make_topic(client, "poison", 1, visibilityMs=500 if how == "expire" else 30_000, backoffBaseMs=20)
-        base = put(client, topic, numbers(0, 20)) - 20
+        base = put(client, topic, numbers(0, LEASE)) - LEASE
         for attempt in (1, 2, 3):
             fail_once(node, client, how, attempt)
             node.crash("groupd")
         letters = eventually(lambda: dead_letters(client, "poison"), "it is in the dead letters", 30)
         with client.consumer("poison", "poison-g") as consumer:
             rest = [number(m) for m in consumer.messages(timeout=1)]
-        assert sorted(rest) == [n for n in range(20) if n != 7] or (how == "kill" and 7 not in rest)
+        assert sorted(rest) == [n for n in range(LEASE) if n != 7] or (how == "kill" and 7 not in rest)
         eventually(lambda: total(client, "poison-g", "lag") == 0, "all is done")
         assert len(dead_letters(client, "poison")) == len(letters) == 1
         said = origin(letters[0])
@@ -146,7 +147,7 @@ def fail_once(node: Node, client: Any, how: str, attempt: int) -> None:
         eventually(lambda: not members(client, "poison-g"), "the session ends", 10)
         return
     with client.consumer("poison", "poison-g", ack="manual", hold=how == "expire") as consumer:
-        for message in drain(consumer, 20, ack=False):
+        for message in drain(consumer, LEASE, ack=False):
             if number(message) != 7:
                 message.release()
                 continue

@@ -23,11 +23,12 @@ def setup_cfg():
 
 def test_supervisor_reads_its_configuration_and_runs_every_daemon(tmp_path, monkeypatch):
     from supervisor.options import ServerOptions
-    data, sockets = tmp_path / "a data dir", tmp_path / "run"
+    data, sockets = tmp_path / "50% of the data", tmp_path / "run"
     (data / "daemons").mkdir(parents=True)
     sockets.mkdir()
     monkeypatch.setenv("GOQUEUE_PYTHON", "/opt/with space/python3")
     monkeypatch.setenv("GOQUEUE_DATA_DIR", str(data))
+    monkeypatch.chdir(data)
     monkeypatch.setenv("GOQUEUE_SOCKETS", str(sockets))
     options = ServerOptions()
     # As supervisord does after it has read os.environ for the %(ENV_x)s of the file.
@@ -37,7 +38,7 @@ def test_supervisor_reads_its_configuration_and_runs_every_daemon(tmp_path, monk
     assert sorted(f"gq_{name}" for name in programs) == DAEMONS
     for name, program in programs.items():
         assert program.command == f'"/opt/with space/python3" -m gq_{name}'
-        assert program.stdout_logfile == str(data / "daemons" / f"{name}.log")
+        assert program.stdout_logfile == f"daemons/{name}.log"
         assert program.autorestart and program.autostart and program.redirect_stderr
     assert options.pidfile == str(sockets / "supervisord.pid")
 

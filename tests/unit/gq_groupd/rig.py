@@ -70,6 +70,7 @@ class Rig:
     def __init__(self, topics: dict[str, int] | None = None, settings: Settings | None = None, **config: Any) -> None:
         self.settings = settings or Settings()
         self.now = 1_000
+        self.skew_us = 0                    # of the wall clock, when somebody sets it
         self.random = itertools.count(1)
         self.ids = itertools.count(100)
         self.topics: dict[str, m.TopicMeta] = {}
@@ -91,7 +92,7 @@ class Rig:
 
     @property
     def wall(self) -> int:
-        return WALL + self.now * 1000
+        return WALL + self.now * 1000 + self.skew_us
 
     # -- the world ---------------------------------------------------------------------------
 

@@ -214,6 +214,26 @@ def test_a_lease_runs_out_with_nobody_connected() -> None:
     r.advance(30_001)
     part = r.part()
     assert (part.in_flight, part.retrying, part.lag) == (0, 0, 3)
+    [gauge] = r.core.gauges()
+    assert (gauge.in_flight, gauge.retrying, gauge.lag, gauge.timed_out) == (0, 0, 3, 3)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_wall_clock_that_is_set_expires_nothing_and_keeps_nothing(hours: int) -> None:
+    r = rig(2, "ab")
+    [failed] = r.poll("a", 1)
+    [held] = r.poll("b", 1, hold=True)
+    r.publish(1)
+    [started] = r.poll("a", 1)
+    r.heartbeat("a", [failed, started], progress=[Progress(started.lease, 1)])
+    r.settle(failed, Op.NACK, arg_ms=29_000)
+    r.skew_us += hours * 3_600_000_000
+    r.beat(28_999, "a", "b", held={"a": [started], "b": [held]})
+    part = r.part()
+    assert (part.in_flight, part.retrying, part.lag, len(r.describe().members)) == (2, 1, 3, 2)
+    r.beat(1_001, "a", "b", held={"a": [started], "b": [held]})
+    assert r.part().in_flight == 0
+    assert sorted((lease.delivery, *offsets(lease)) for lease in r.poll("a")) == [(2, 0), (2, 1), (2, 2)]
 
 
 def test_a_lease_its_holder_does_not_name_any_more_returns_uncounted() -> None:
