@@ -296,7 +296,9 @@ class Session:
             self._finish(call, call.last)
         else:
             whom = f"{call.to} at {call.endpoint}" if call.endpoint else f"metad at {self.routes.endpoint(METAD)}"
-            self._finish(call, Unavailable(f"cannot reach {whom}: is the node up?"))
+            plain = "tcp://" in whom and not self.routes.bootstrap_key
+            hint = " (one that wants API keys is reached with its CURVE key only)" if plain else ""
+            self._finish(call, Unavailable(f"cannot reach {whom}: is the node up?{hint}"))
 
     def _finish(self, call: Call, error: GoQueueError | None) -> None:
         call.done, call.error = True, error

@@ -95,8 +95,9 @@ class Keyring:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def has_curve(self, public: str) -> bool:
-        return public in self._by_curve
+    def count(self, own: str = "") -> int:
+        """Keys that can let somebody in: those with a secret, and with `own` (a CURVE key) other CURVE keys than that."""
+        return sum(not key.curve or (own != "" and key.curve != own) for key in self._by_id.values())
 
     def take(self, all_keys: Iterable[KeyMeta]) -> None:
         self._by_id = {key.id: key for key in all_keys}

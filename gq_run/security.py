@@ -81,9 +81,9 @@ class Verifier:
         """Has metad told which keys there are?"""
         return self._ring.known
 
-    def others(self, own: str) -> int:
-        """How many keys there are beside the CURVE key `own`."""
-        return len(self._ring) - self._ring.has_curve(own)
+    def count(self, own: str = "") -> int:
+        """How many keys there are for others; with `own`, a CURVE key, those that are known by another one, too."""
+        return self._ring.count(own)
 
     def access(self, token: str | bytes, curve: str = "") -> Access:
         """Of who sends this token; without one, of who has this CURVE key. Unauthorized; Unavailable before metad's first word."""
@@ -187,10 +187,10 @@ def check(config: Config) -> None:
 
 
 def check_any(config: Config, key: str, verifier: Verifier, own: str = "") -> None:
-    """BadConfig when the listener of option `key` is open to other machines, but nobody could get in: metad knows of no key but
-    that of this node, `own`."""
+    """BadConfig when the listener of option `key` is open to other machines, but nobody could get in: metad knows of no API key,
+    and, where callers are known by CURVE keys, of none but this node's `own`."""
     address = config.text(key)
     public = not paths.is_loopback(paths.split_address(address)[0])
-    if public and needs_keys(config, address) and verifier.known and not verifier.others(own):
+    if public and needs_keys(config, address) and verifier.known and not verifier.count(own):
         raise BadConfig(f"{key}: {address!r} needs API keys and none was made: make one with `gqctl key create` while it listens "
                         "on 127.0.0.1, or set security.insecure")

@@ -133,11 +133,14 @@ def test_a_public_listener_is_refused_while_no_key_was_made() -> None:
     verifier.take(told(NODE_KEY))
     with pytest.raises(BadConfig, match=r"broker\.listeners\.logd: ':7410' .*gqctl key create"):
         check_any(public, option, verifier, NODE_KEY.curve)      # only this node's own
+    with pytest.raises(BadConfig):
+        check_any(public, option, verifier)                      # where none is known by a CURVE key
     check_any(public, option, verifier, "another")
     check_any(config(broker__listeners__logd=":7410", security__insecure=True), option, verifier, NODE_KEY.curve)
     check_any(config(security__require="tcp"), option, verifier, NODE_KEY.curve)
     verifier.take(told(NODE_KEY, PUBLISHER))
     check_any(public, option, verifier, NODE_KEY.curve)
+    check_any(public, option, verifier)
 
 
 def test_metads_key_is_checked() -> None:
