@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
+
 if TYPE_CHECKING:
     from gq_client import Client
 
@@ -34,6 +36,11 @@ def bodies(size: int) -> list[bytes]:
     return [chance.randbytes(size) for _ in range(BODIES)]
 
 
+def lanes(priorities: str) -> list[int]:
+    """BODIES priorities, the same in every process: all normal, or random ones."""
+    return random.Random(11).choices(range(PRIORITIES), k=BODIES) if priorities == "random" else [PRIORITY_DEFAULT] * BODIES
+
+
 def quantiles(seconds: list[float]) -> Figures:
     """p50, p99 and p999 in milliseconds; None when nothing was timed."""
     if not seconds:
@@ -48,9 +55,10 @@ def rates(count: int, size: int, seconds: float) -> Figures:
             "mb_per_s": round(count * size / seconds / 1e6, 2)}
 
 
-def publish(client: "Client", topic: str, size: int, seconds: float, acks: str, **_: Any) -> Figures:
+def publish(client: "Client", topic: str, size: int, seconds: float, acks: str, priorities: str, **_: Any) -> Figures:
     """As fast as one producer goes; every message confirmed."""
     values, keys, sent, taken = bodies(size), KEYS, 0, list[float]()
+    priority = lanes(priorities)
     now = time.perf_counter
     with client.producer(acks=acks) as producer:
         send = producer.send
@@ -58,9 +66,9 @@ def publish(client: "Client", topic: str, size: int, seconds: float, acks: str, 
         start = now()
         end = start + seconds
         while now() < end:
-            _timed(send(topic, values[sent % BODIES], key=keys[sent % 1000]), taken)
+            _timed(send(topic, values[sent % BODIES], key=keys[sent % 1000], priority=priority[sent % BODIES]), taken)
             for number in range(sent + 1, sent + SAMPLE_EVERY):
-                send(topic, values[number % BODIES], key=keys[number % 1000])
+                send(topic, values[number % BODIES], key=keys[number % 1000], priority=priority[number % BODIES])
             sent += SAMPLE_EVERY
         producer.flush()
         took = now() - start
@@ -72,14 +80,15 @@ def _timed(future: Any, taken: list[float]) -> None:
     future.add_done_callback(lambda _: taken.append(time.perf_counter() - start))
 
 
-def latency(client: "Client", topic: str, size: int, seconds: float, acks: str, **_: Any) -> Figures:
+def latency(client: "Client", topic: str, size: int, seconds: float, acks: str, priorities: str, **_: Any) -> Figures:
     """One publish at a time, each confirmed before the next."""
-    values, taken, now = bodies(size), list[float](), time.perf_counter
+    values, taken, now, priority = bodies(size), list[float](), time.perf_counter, lanes(priorities)
     client.publish(topic, values[0], key=KEYS[0], acks=acks)
     start = now()
     end = start + seconds
     while (before := now()) < end:
-        client.publish(topic, values[len(taken) % BODIES], key=KEYS[len(taken) % 1000], acks=acks)
+        client.publish(topic, values[len(taken) % BODIES], key=KEYS[len(taken) % 1000], priority=priority[len(taken) % BODIES],
+                       acks=acks)
         taken.append(now() - before)
     return rates(len(taken), size, now() - start) | {"count": len(taken) + 1} | quantiles(taken)
 
@@ -114,16 +123,18 @@ def queue(client: "Client", topic: str, size: int, count: int, **_: Any) -> Figu
     return rates(done, size, took) | quantiles([])
 
 
-def e2e_produce(client: "Client", topic: str, size: int, seconds: float, rate: int, acks: str, **_: Any) -> Figures:
+def e2e_produce(client: "Client", topic: str, size: int, seconds: float, rate: int, acks: str, priorities: str,
+                **_: Any) -> Figures:
     """At a steady rate, each message stamped with the time at which it is sent."""
-    values, count = bodies(max(0, size - STAMP.size)), int(seconds * rate)
+    values, count, priority = bodies(max(0, size - STAMP.size)), int(seconds * rate), lanes(priorities)
     with client.producer(linger=0, acks=acks) as producer:
         start = time.monotonic()
         for number in range(count):
             ahead = start + number / rate - time.monotonic()
             if ahead > 0:
                 time.sleep(ahead)
-            producer.send(topic, STAMP.pack(time.monotonic_ns()) + values[number % BODIES], key=KEYS[number % 1000])
+            producer.send(topic, STAMP.pack(time.monotonic_ns()) + values[number % BODIES], key=KEYS[number % 1000],
+                          priority=priority[number % BODIES])
         producer.flush()
         took = time.monotonic() - start
     return rates(count, size, took)

@@ -33,6 +33,8 @@ def _options(function: Function) -> Function:
             click.option("--seconds", type=DURATION, default="5", show_default=True, help="How long to publish."),
             click.option("--partitions", type=click.IntRange(1), default=3, show_default=True, help="Of the topic."),
             click.option("--acks", type=click.Choice(["none", "leader", "all"]), default="leader", show_default=True),
+            click.option("--priorities", type=click.Choice(["one", "random"]), default="one", show_default=True,
+                         help="Of the messages: all normal, or random ones."),
             click.option("--topic", help="Use this topic, and keep it; else a new one, deleted afterwards."),
             click.option("--profile", is_flag=True, help="Profile the measured client; the table goes to stderr.")):
         function = option(function)
@@ -87,9 +89,9 @@ class Run:
     """One measurement."""
 
     def __init__(self, workload: str, *, size: int, seconds: int, partitions: int, acks: str, topic: str | None, profile: bool,
-                 rate: int = 0) -> None:
+                 priorities: str, rate: int = 0) -> None:
         self.workload, self.size, self.seconds, self.partitions = workload, size, seconds / 1000, partitions
-        self.acks, self.topic, self.profile, self.rate = acks, topic, profile, rate
+        self.acks, self.topic, self.profile, self.rate, self.priorities = acks, topic, profile, rate, priorities
         if self.seconds <= 0:
             raise click.UsageError("--seconds is positive")
         if workload == "e2e" and size < bench.STAMP.size:
@@ -112,8 +114,8 @@ class Run:
     def _settings(self, partitions: int) -> dict[str, Any]:
         from gq_proto import __version__, codec
         said = {"size": self.size, "partitions": partitions, "acks": self.acks, "clients": 2 if self.workload == "e2e" else 1,
-                "keys": len(bench.KEYS), "codec": codec.NAME, "version": __version__, "cpus": os.cpu_count(),
-                "python": sys.version.split()[0]}
+                "keys": len(bench.KEYS), "priorities": self.priorities, "codec": codec.NAME, "version": __version__,
+                "cpus": os.cpu_count(), "python": sys.version.split()[0]}
         return said | ({"rate": self.rate} if self.rate else {})
 
     @contextmanager
@@ -131,6 +133,7 @@ class Run:
     def _start(self, workload: str, topic: str, **more: Any) -> "subprocess.Popen[str]":
         data_dir, server = settings().node()
         given = {"topic": topic, "size": self.size, "seconds": self.seconds, "acks": self.acks, "rate": self.rate,
+                 "priorities": self.priorities,
                  "server": server or None, "data_dir": data_dir or None} | more
         path = os.pathsep.join(filter(None, [_here(), os.environ.get("PYTHONPATH", "")]))
         return subprocess.Popen([sys.executable, "-m", "gq_ctl.bench", workload, json.dumps(given)], stdout=subprocess.PIPE,

@@ -20,7 +20,6 @@ from typing import Any
 
 from gq_groupd import entries as e
 from gq_groupd.burial import Burial
-from gq_groupd.cursor import Lanes
 from gq_groupd.desk import Desk
 from gq_groupd.effects import (
     Ask,
@@ -120,7 +119,7 @@ class Core:
     def _restart(self, group: Group) -> None:
         group.pieces.clear()
         for part in group.parts.values():
-            _restart_part(part)
+            part.restart()
             part.waiting.restart(self._desk.now_ms, self._desk.wall_us)
             for lease in part.leases.values():
                 self._settling.restart(lease)
@@ -387,13 +386,3 @@ class Core:
             self._desk.commit(group, e.Paused(group.number, call.body.paused))
             self._desk.wake(group)
         self._desk.reply(call, Empty())
-
-
-def _restart_part(part: Part) -> None:
-    """What is soft in it is learnt anew."""
-    part.open.clear()
-    part.returned.clear()
-    part.retry = part.attempts.any - part.held - part.waiting.all - part.dead.all
-    part.anchors.open.clear()
-    part.scanned = part.end = part.acked.below
-    part.lanes = Lanes(part.acked.below)

@@ -1,123 +1,174 @@
-"""Where a group is in a partition, per priority lane: an offset and at most 64 runs from there on.
+"""Where a group is in a partition, per priority lane: an offset and some runs from there on.
 
 Owns what is handed out for the first time, in offset order within a lane. Soft state: built anew from the runs of the log. Says
 nothing about whether a message of a run is still open: who takes it looks.
 
-A lane knows the runs below its `upto`. One whose buffer filled stops there, and what lies behind is asked for again when the lane
-drains (`wants`). Until weights come, lanes are merged in offset order: nothing at or above the lowest `upto` is served.
-An entry's place is its position: the offset of its first message, or that of the ready record it is anchored at.
+A lane knows its runs below its `upto`. One whose buffer filled stops there (`more`), and what lies behind is asked for again when
+it drains (`wants`); the others go on without it. An entry's place is its position: the offset of its first message, or that of the
+ready record it is anchored at. Entries of one ready record are kept together, however many they are.
 """
 
-from collections import deque
+from array import array
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from gq_proto.limits import BUFFERED_RUNS, PRIORITIES
 
+REFILL = BUFFERED_RUNS // 2     # a lane with fewer runs asks for what lies behind
+
 
 class Entry(NamedTuple):
-    """Offsets [low, high), to be served at `position`; anchor -1: as they lie."""
+    """Offsets [low, high); anchor -1: to be served as they lie, else at the ready record `anchor`."""
 
-    position: int
     low: int
     high: int
     anchor: int = -1
 
+    @property
+    def position(self) -> int:
+        return self.low if self.anchor < 0 else self.anchor
+
 
 class Lane:
-    __slots__ = ("entries", "upto")
+    """24 bytes a run: low, high and anchor of each, from number `at` on; `count` messages in all."""
+
+    __slots__ = ("_at", "_runs", "count", "more", "upto")
 
     def __init__(self, upto: int) -> None:
-        self.entries: deque[Entry] = deque()
+        self._runs = array("q")
+        self._at = 0
+        self.count = 0
         self.upto = upto
+        self.more = False       # there is more of the lane at or behind `upto`
 
+    def __len__(self) -> int:
+        """Runs."""
+        return (len(self._runs) - self._at) // 3
 
-class Lanes:
-    """`limit`: entries below it may be served."""
+    def entries(self) -> list[Entry]:
+        runs = self._runs[self._at:].tolist()
+        return [Entry(*runs[at:at + 3]) for at in range(0, len(runs), 3)]
 
-    __slots__ = ("lanes", "limit")
-
-    def __init__(self, start: int) -> None:
-        self.lanes = [Lane(start) for _ in range(PRIORITIES)]
-        self.limit = start
-
-    def feed(self, first: int, found: list[tuple[int, Entry]], upto: int) -> None:
-        """`found`: (lane, entry) of all that is new to this scan of [first, upto), by position. Lanes that are behind `first`
-        ignore it, lanes that fill up stop."""
-        open_lanes = {n for n, lane in enumerate(self.lanes) if first <= lane.upto < upto}
-        for number, entry in found:
-            lane = self.lanes[number]
-            if number not in open_lanes or (entry.position < lane.upto and entry.high <= lane.upto):
-                continue
-            if not self._add(lane, entry):
-                lane.upto = max(lane.upto, entry.position)
-                open_lanes.discard(number)
-        for number in open_lanes:
-            self.lanes[number].upto = upto
-        self.limit = min(lane.upto for lane in self.lanes)
-
-    def _add(self, lane: Lane, entry: Entry) -> bool:
-        if entry.anchor < 0 and entry.low < lane.upto:
-            entry = Entry(lane.upto, lane.upto, entry.high)
-        last = lane.entries[-1] if lane.entries else None
-        if last and last.anchor == entry.anchor == -1 and last.high == entry.low:
-            lane.entries[-1] = Entry(last.position, last.low, entry.high)
-        elif len(lane.entries) >= BUFFERED_RUNS:
-            return False
-        else:
-            lane.entries.append(entry)
+    def add(self, low: int, high: int, anchor: int) -> bool:
+        """Behind what is there; joins it when it follows on. False when the buffer is full."""
+        runs = self._runs
+        if len(runs) > self._at:
+            last = runs[-1]
+            if anchor < 0 and last < 0 and runs[-2] == low:
+                runs[-2] = high
+                self.count += high - low
+                return True
+            if len(runs) - self._at >= 3 * BUFFERED_RUNS and (anchor < 0 or last != anchor):
+                return False
+        runs.append(low)
+        runs.append(high)
+        runs.append(anchor)
+        self.count += high - low
         return True
 
-    def head(self) -> tuple[Lane, Entry] | None:
-        """The lane to serve next, and its first entry."""
-        best: tuple[Lane, Entry] | None = None
-        for lane in self.lanes:
-            if lane.entries:
-                entry = lane.entries[0]
-                if entry.position < self.limit and (best is None or entry.position < best[1].position):
-                    best = lane, entry
-        return best
+    # -- the front -------------------------------------------------------------------------
 
-    def take(self, lane: Lane, upto: int) -> None:
-        """Offsets of the lane's first entry below `upto` are served."""
-        entry = lane.entries[0]
-        if upto >= entry.high:
-            lane.entries.popleft()
-        elif entry.anchor < 0:
-            lane.entries[0] = Entry(upto, upto, entry.high)
-        else:
-            lane.entries[0] = Entry(entry.position, upto, entry.high, entry.anchor)
+    def first(self) -> tuple[int, int]:
+        """(lowest offset, anchor) of its first entry, which it has."""
+        return self._runs[self._at], self._runs[self._at + 2]
 
-    def bound(self, lane: Lane) -> int:
-        """Up to where its first entry may be served before another lane's turn comes."""
-        bound = self.limit
-        for other in self.lanes:
-            if other is not lane and other.entries:
-                bound = min(bound, other.entries[0].position)
-        return bound
+    def peek(self, most: int) -> list[int]:
+        """The first `most` messages as flat ranges, as far as they have the first one's anchor."""
+        runs, at = self._runs, self._at
+        anchor, ranges = runs[at + 2], list[int]()
+        while most > 0 and at < len(runs) and runs[at + 2] == anchor:
+            n = min(runs[at + 1] - runs[at], most)
+            ranges.append(runs[at])
+            ranges.append(n)
+            most -= n
+            at += 3
+        return ranges
 
-    def wants(self, scanned: int) -> int:
-        """The offset to ask runs from, when what is served next is not at hand; -1: nothing is missing yet."""
-        if self.limit >= scanned:
-            return -1
-        ready = sum(1 for lane in self.lanes for entry in lane.entries if entry.position < self.limit)
-        return self.limit if ready < BUFFERED_RUNS // 4 else -1
+    def pass_to(self, offset: int) -> None:
+        """Messages of the first entry's anchor below `offset` are served, or not wanted."""
+        runs, at = self._runs, self._at
+        anchor = runs[at + 2]
+        while at < len(runs) and runs[at + 2] == anchor and runs[at + 1] <= offset:
+            self.count -= runs[at + 1] - runs[at]
+            at += 3
+        if at < len(runs) and runs[at + 2] == anchor and runs[at] < offset:
+            self.count -= offset - runs[at]
+            runs[at] = offset
+        self._at = at
+        if at == len(runs):
+            self._clear()
+        elif at >= 3 * BUFFERED_RUNS:
+            del runs[:at]
+            self._at = 0
+
+    def _clear(self) -> None:
+        del self._runs[:]
+        self._at = self.count = 0
+
+    # -- the back ---------------------------------------------------------------------------
 
     def cut(self, end: int) -> None:
         """What lies at or above end does not exist, or will come anew."""
+        runs = self._runs
+        while len(runs) > self._at and (runs[-3] if runs[-1] < 0 else runs[-1]) >= end:
+            self.count -= runs[-2] - runs[-3]
+            del runs[-3:]
+        if len(runs) > self._at and runs[-1] < 0 and runs[-2] > end:
+            self.count -= runs[-2] - end
+            runs[-2] = end
+        if self.upto >= end:
+            self.upto, self.more = end, False
+
+
+class Lanes:
+    __slots__ = ("lanes",)
+
+    def __init__(self, start: int) -> None:
+        self.lanes = [Lane(start) for _ in range(PRIORITIES)]
+
+    @property
+    def upto(self) -> int:
+        """Up to where all lanes are known."""
+        return min(lane.upto for lane in self.lanes)
+
+    def feed(self, first: int, found: Iterable[tuple[int, int, int, int]], upto: int, more: bool = False, only: int = -1) -> None:
+        """`found`: (lane, low, high, anchor), by position, of all that lies in [first, upto), or of all of lane `only`. Lanes that
+        are behind `first` ignore it, lanes that fill up stop. more: lane `only` goes on behind upto."""
+        lanes = self.lanes
+        going = [first <= lane.upto < upto and only in (-1, number) for number, lane in enumerate(lanes)]
+        for number, low, high, anchor in found:
+            if not going[number]:
+                continue
+            lane = lanes[number]
+            if anchor < 0:
+                if low < lane.upto:
+                    if high <= lane.upto:
+                        continue
+                    low = lane.upto
+            elif anchor < lane.upto:
+                continue
+            if not lane.add(low, high, anchor):
+                lane.upto, lane.more, going[number] = max(lane.upto, low if anchor < 0 else anchor), True, False
+        for number in range(PRIORITIES):
+            if going[number]:
+                lanes[number].upto, lanes[number].more = upto, more
+
+    def follow(self, scanned: int) -> bool:
+        """They are all told what comes next, and have room for it."""
+        return all(lane.upto >= scanned and len(lane) < REFILL for lane in self.lanes)
+
+    def wants(self, scanned: int) -> list[int]:
+        """Lanes that should be told what lies behind their upto."""
+        return [number for number, lane in enumerate(self.lanes) if lane.upto < scanned and len(lane) < REFILL]
+
+    def cut(self, end: int) -> None:
         for lane in self.lanes:
-            while lane.entries and lane.entries[-1].position >= end:
-                lane.entries.pop()
-            if lane.entries:
-                last = lane.entries[-1]
-                if last.anchor < 0 and last.high > end:
-                    lane.entries[-1] = Entry(last.position, last.low, end)
-            lane.upto = min(lane.upto, end)
-        self.limit = min(self.limit, end)
+            lane.cut(end)
 
     def skip_to(self, offset: int) -> None:
         """What lies below offset is gone."""
         for lane in self.lanes:
-            while lane.entries and lane.entries[0].anchor < 0 and lane.entries[0].high <= offset:
-                lane.entries.popleft()
-            lane.upto = max(lane.upto, offset)
-        self.limit = min(lane.upto for lane in self.lanes)
+            if len(lane) and lane.first()[1] < 0:
+                lane.pass_to(offset)
+            if lane.upto < offset:
+                lane.upto, lane.more = offset, False

@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from gq_proto.limits import PRIORITY_DEFAULT
+
 
 class How(IntEnum):
     """What a delivery came to, for counters."""
@@ -110,6 +112,7 @@ class Granted(PartEntry, tag=20):
     deadline_us: int = 0
     hold: bool = False
     anchor: int = -1
+    lane: int = PRIORITY_DEFAULT
 
 
 class Acked(PartEntry, tag=21):

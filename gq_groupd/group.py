@@ -5,6 +5,7 @@ from typing import Any
 
 from gq_groupd.lease import Lease
 from gq_groupd.part import Part
+from gq_groupd.shares import Shares
 
 Key = tuple[int, int]       # topic id, partition
 
@@ -23,6 +24,7 @@ class Member:
         self.heard_ms = 0
         self.turn = 0
         self.keys: list[Key] = []               # what it may lease from
+        self.shares: Shares | None = None
 
 
 class Group:
@@ -44,6 +46,9 @@ class Group:
         self.changed = False                    # since the last export
         self.export_ms: int | None = None
         self.empty_at_ms = 0                    # on the clock of this core
+        self.lanes = 0                          # bits of those that any message was ever seen in
+        self.shares: Shares | None = None       # of all members' together, in a shared group
+        self.spare: list[Shares] = []           # of members that are gone: who comes next goes on with their round
         self.rebalances = 0
         self.rebalance_ms = 0
         self.rebalance_from_ms: int | None = None

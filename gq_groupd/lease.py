@@ -3,6 +3,8 @@
 Hard: who, what, which of it is open, how it ended per message. Soft: `clocks`, `extended`, `named_ms`, and how far the app has
 started beyond what acks and heartbeats proved.
 
+All of its messages are of one priority, `lane`.
+
 Every message of the lease is in exactly one of: open (its holder's), lapsed (taken or given back, not handed out since: a late
 ack counts), acked (done through this lease: a repeated ack is answered ok), or none (handed out again, void: stale).
 
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 from pyroaring import BitMap64
 
 from gq_groupd.bitmaps import bitmap_of, count_of, first_of, next_in
+from gq_proto.limits import PRIORITY_DEFAULT
 
 if TYPE_CHECKING:
     from gq_groupd.part import Part
@@ -23,13 +26,13 @@ if TYPE_CHECKING:
 
 class Lease:
     __slots__ = ("acked", "anchor", "armed_ms", "clocks", "deadline_us", "delivery", "epoch", "extended", "high", "hold", "id",
-                 "lapsed", "longest_ms", "low", "member", "named_ms", "open", "part", "random", "ranges", "started", "total",
-                 "visibility_ms")
+                 "lane", "lapsed", "longest_ms", "low", "member", "named_ms", "open", "part", "random", "ranges", "started",
+                 "total", "visibility_ms")
 
     def __init__(self, id: int, random: int, part: "Part", member: str, epoch: int, delivery: int, ranges: list[int],
-                 anchor: int, hold: bool, visibility_ms: int, deadline_us: int) -> None:
+                 anchor: int, hold: bool, visibility_ms: int, deadline_us: int, lane: int = PRIORITY_DEFAULT) -> None:
         self.id, self.random, self.part, self.member, self.epoch = id, random, part, member, epoch
-        self.delivery, self.ranges, self.anchor = delivery, ranges, anchor
+        self.delivery, self.ranges, self.anchor, self.lane = delivery, ranges, anchor, lane
         self.hold, self.visibility_ms, self.deadline_us = hold, visibility_ms, deadline_us
         self.longest_ms = visibility_ms         # no deadline was ever further away than this
         self.total = count_of(ranges)

@@ -31,10 +31,10 @@ from gq_proto.messages import (
     Watched,
 )
 from gq_proto.record import TIMESTAMP_MAX, TRANSACTIONAL
-from gq_proto.runs import ALL_LANES, CONTROL_KIND, NO_LANES
+from gq_proto.runs import CONTROL_KIND, NO_LANES
 
 REST_MS = 250               # after an ask failed or brought nothing
-LOAD_RUNS = BUFFERED_RUNS * PRIORITIES      # fill empty lanes when they are mixed evenly
+LOAD_RUNS = 2 * BUFFERED_RUNS   # of all lanes at once
 SCAN_RUNS = 1_024           # a slice of the scan that only counts; about a millisecond
 SCANS_MAX = 4               # slices under way
 TRANSACTIONAL_KIND = TRANSACTIONAL << 2
@@ -230,17 +230,25 @@ class Loading:
         elif part.stage == "unseen":
             self._ask(part, "scan", AskRuns(*part.key, part.scanned, LOAD_RUNS))
         else:
-            wanted = part.lanes.wants(part.scanned)
-            if wanted >= 0:
-                self._ask(part, "load", AskRuns(*part.key, wanted, LOAD_RUNS))
+            self._load(part)
             if part.scanned < part.end:
                 if part.stage == "ready":
                     part.step("fall behind")
                 self._scan(part)
 
+    def _load(self, part: Part) -> None:
+        """What lanes want that drain; each for itself, so that none waits for the others' runs to be read."""
+        wants = part.lanes.wants(part.scanned)
+        if len(wants) == PRIORITIES and len({part.lanes.lanes[lane].upto for lane in wants}) == 1:
+            self._ask(part, "load", AskRuns(*part.key, part.lanes.upto, LOAD_RUNS))
+            return
+        for lane in wants:
+            if "load" not in part.asking:
+                self._ask(part, f"load {lane}", AskRuns(*part.key, part.lanes.lanes[lane].upto, BUFFERED_RUNS, lane))
+
     def _scan(self, part: Part) -> None:
         """Go on behind what is scanned: with the lanes while they have room for what comes."""
-        if part.lanes.limit >= part.scanned:
+        if part.lanes.follow(part.scanned):
             self._ask(part, "scan", AskRuns(*part.key, part.scanned, LOAD_RUNS))
             return
         ask = AskRuns(*part.key, part.scanned, SCAN_RUNS, NO_LANES)
@@ -305,8 +313,8 @@ class Loading:
         if not self._meet(part, reply.epoch, reply.log_start, min(reply.high_watermark, reply.last_stable)):
             return
         upto = max(reply.next_offset, ask.offset)
-        part.scan(reply.runs, reply.controls, reply.hidden, ask.offset, upto, ask.lane == ALL_LANES)
-        if ask.lane == ALL_LANES:
+        part.scan(reply.runs, reply.controls, reply.hidden, ask.offset, upto, ask.lane, len(reply.runs) >= 3 * ask.limit)
+        if ask.lane != NO_LANES:
             self._desk.wake(part.group)
         if upto == ask.offset < part.end:
             self._rest(part)

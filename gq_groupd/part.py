@@ -5,26 +5,27 @@ unacked offset on: `open` (deliverable and not acked: its size is the lag), lane
 
     open  =  held (in leases)  +  waiting (backoff)  +  dead (going to the DLQ)  +  returned, retry (free again)
              +  what the lanes have not reached yet                    all disjoint
-Anchored messages (delayed ones that came due) are in `anchors.open` in place of `open`; the other sets hold them alike.
+Anchored messages (delayed ones that came due) are in `anchors.open` in place of `open`; the other sets hold them alike. `marked`
+says of what lane those are that failed or came back: messages that are in none of its sets are of the default one.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyroaring import BitMap64
 
 from gq_groupd.acks import Acked
 from gq_groupd.anchors import Anchors
-from gq_groupd.bitmaps import TOP, bitmap_between, next_in, ranges_of, union_of, within
-from gq_groupd.cursor import Entry, Lanes
+from gq_groupd.cursor import Lanes
 from gq_groupd.dead import Dead
 from gq_groupd.lease import Lease
 from gq_groupd.retries import Attempts, Waiting
+from gq_groupd.stretch import Piece, below, joined, pieces_of
 from gq_groupd.tables import PART, step
-from gq_proto import control
-from gq_proto.limits import PRIORITY_DEFAULT
+from gq_proto.bitmaps import TOP, bitmap_of, count_of, next_in, ranges_of, union_of, within
+from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
 from gq_proto.messages import Control
-from gq_proto.record import kind_lane
-from gq_proto.runs import CONTROL_KIND, DELAYED_KIND
+from gq_proto.runs import ALL_LANES, NO_LANES
 
 if TYPE_CHECKING:
     from gq_groupd.group import Group
@@ -39,7 +40,8 @@ class Pick(NamedTuple):
 
     ranges: list[int]
     delivery: int
-    anchor: int = -1
+    anchor: int
+    lane: int
 
 
 class Part:
@@ -53,6 +55,7 @@ class Part:
         self.epoch = -1
         self.expired, self.skipped_to = 0, -1
         self.open, self.returned, self.retry = BitMap64(), BitMap64(), BitMap64()
+        self.marked = [BitMap64() for _ in range(PRIORITIES)]
         self.scanned = start
         self.lanes = Lanes(start)
         self.end, self.log_start = start, 0
@@ -63,6 +66,7 @@ class Part:
         self.rest_until_ms = 0                  # an ask failed
         self.handover: tuple[str, int] | None = None   # old owner, until
         self.armed_ms: int | None = None
+        self.looked_ms, self.since = 0, [0] * PRIORITIES     # a poll looked, and since when each lane waits
         self.consumed = self.redelivered = self.timed_out = self.dead_lettered = self.expired_now = 0
 
     @property
@@ -75,6 +79,15 @@ class Part:
     @property
     def serving(self) -> bool:
         return self.stage in ("scanning", "ready")
+
+    def restart(self) -> None:
+        """After replay: what is soft is learnt anew."""
+        self.open.clear()
+        self.returned.clear()
+        self.retry = self.attempts.any - self.held - self.waiting.all - self.dead.all
+        self.anchors.open.clear()
+        self.scanned = self.end = self.acked.below
+        self.lanes = Lanes(self.acked.below)
 
     # -- figures ---------------------------------------------------------------------------
 
@@ -106,54 +119,36 @@ class Part:
 
     # -- the log's runs -------------------------------------------------------------------------
 
-    def scan(self, runs: list[int], controls: list[Control], hidden: list[int], first: int, upto: int, laned: bool = True) -> None:
-        """Runs of [first, upto). What lies at or above `scanned` becomes open; lanes take what they have room for, if the runs say
-        which lane they are of."""
-        found = self._entries(runs, controls, hidden)
-        if first <= self.scanned < upto:
-            for entry in _joined([entry for _, entry in found]):
-                self._open(entry)
+    def scan(self, runs: list[int], controls: list[Control], hidden: list[int], first: int, upto: int, lane: int = ALL_LANES,
+             more: bool = False) -> None:
+        """Runs of [first, upto), as Runs(lane) answers: of all lanes; NO_LANES: of all, not told apart; of one, which goes on
+        behind upto if `more`. What lies at or above `scanned` becomes open; lanes take what they have room for."""
+        found = pieces_of(runs, controls, hidden)
+        if lane < 0 and first <= self.scanned < upto:
+            self._open(found)
             self.scanned = upto
-        if laned:
-            self.lanes.feed(first, found, upto)
+        if lane == NO_LANES:
+            return
+        for number, *_ in found:
+            self.group.lanes |= 1 << number
+        if lane >= 0 and upto >= self.scanned:
+            found, upto, more = below(found, self.scanned), self.scanned, False
+        self.lanes.feed(first, found, upto, more, lane)
 
-    def _entries(self, runs: list[int], controls: list[Control], hidden: list[int]) -> list[tuple[int, Entry]]:
-        found: list[tuple[int, Entry]] = []
-        ready = {c.offset: c.body for c in controls if c.type == control.ControlType.DELAY_READY}
-        concealed = union_of(bitmap_between(low, low + n) for low, n in zip(hidden[::2], hidden[1::2]))
-        for at in range(0, len(runs), 3):
-            low, count, kind = runs[at], runs[at + 1], runs[at + 2]
-            if kind & CONTROL_KIND:
-                for offset in sorted(o for o in ready if low <= o < low + count) if ready else ():
-                    found += self._ready_entries(offset, ready[offset])
-            elif kind & DELAYED_KIND:
-                continue
-            elif concealed and concealed.range_cardinality(low, low + count):
-                for a, n in _pairs(ranges_of(bitmap_between(low, low + count) - concealed)):
-                    found.append((kind_lane(kind), Entry(a, a, a + n)))
+    def _open(self, found: list[Piece]) -> None:
+        named: dict[int, BitMap64] = {}
+        for _, low, high, anchor in found:
+            if anchor >= self.scanned and anchor not in self.acked:
+                named.setdefault(anchor, BitMap64()).add_range(low, high)
+        for anchor, bitmap in named.items():
+            self.anchors.meet(anchor, bitmap)
+        for low, n in _pairs(joined(found)):
+            high, low = low + n, max(low, self.scanned)
+            left = self.acked.open_in(low, high)
+            if left is None:
+                self.open.add_range(max(low, self.acked.below), high)
             else:
-                found.append((kind_lane(kind), Entry(low, low, low + count)))
-        return found
-
-    def _ready_entries(self, offset: int, body: bytes) -> list[tuple[int, Entry]]:
-        named = control.decode_body(control.ControlType.DELAY_READY, body)
-        assert isinstance(named, list)
-        return [(PRIORITY_DEFAULT, Entry(offset, low, low + n, offset)) for low, n in _pairs(named)]
-
-    def _open(self, entry: Entry) -> None:
-        if entry.position < self.scanned and entry.high <= self.scanned:
-            return
-        if entry.anchor >= 0:
-            if entry.anchor not in self.acked:
-                met = self.anchors.open.get(entry.anchor, BitMap64()) | bitmap_between(entry.low, entry.high)
-                self.anchors.meet(entry.anchor, met)
-            return
-        low = max(entry.low, self.scanned)
-        left = self.acked.open_in(low, entry.high)
-        if left is None:
-            self.open.add_range(max(low, self.acked.below), entry.high)
-        else:
-            self.open |= left
+                self.open |= left
 
     def rescan(self, low: int) -> None:
         """Forget what was scanned from `low` on; it is asked for again."""
@@ -167,36 +162,60 @@ class Part:
 
     # -- taking free messages ------------------------------------------------------------------------
 
-    def servable(self) -> bool:
-        return bool(self.retry or self.returned) or self.lanes.head() is not None
+    def has(self, lane: int) -> bool:
+        """Something of the lane may be free, and at hand."""
+        return bool(self.lanes.lanes[lane].count or self.retry or self.returned)
 
-    def take_retry(self) -> Pick | None:
-        """A message with failures behind it goes alone. After a restart, not before the scan has met it."""
-        free, anchor = self._met(self.retry)
-        return Pick([free.min(), 1], self.attempts.of(free.min()) + 1, anchor) if free else None
+    def stock(self) -> list[int]:
+        """Per lane, at most how many messages are free and at hand."""
+        have = [lane.count for lane in self.lanes.lanes]
+        if self.retry or self.returned:
+            for number in range(PRIORITIES):
+                have[number] += len(self._of_lane(self.retry, number)) + len(self._of_lane(self.returned, number))
+        return have
 
-    def take(self, most: int) -> Pick | None:
-        """Up to `most` messages without failures, those given back first. The caller grants them at once."""
-        ranges, anchor = self._returned(most)
-        most -= sum(ranges[1::2])
-        while most > 0 and (head := self.lanes.head()):
-            lane, entry = head
-            if ranges and entry.anchor != anchor:
+    def take(self, lane: int, most: int, retries: int) -> Iterator[Pick]:
+        """Up to `most` free messages of the lane: those that failed before first, each for itself, `retries` of them at most; then
+        those given back; then what was never handed out. Each is to be granted before the next is looked for."""
+        while most > 0:
+            pick = self._retry(lane, retries) or self._again(lane, most) or self._next(lane, most) or self._retry(lane, retries)
+            if pick is None:
                 break
-            found, upto = self._usable(entry, min(entry.high, self.lanes.bound(lane) if entry.anchor < 0 else TOP), most)
-            self.lanes.take(lane, upto)
-            for low, n in _pairs(found):
-                anchor = entry.anchor
-                most -= n
-                if ranges and ranges[-2] + ranges[-1] == low:
-                    ranges[-1] += n
-                else:
-                    ranges += (low, n)
-        return Pick(ranges, 1, anchor) if ranges else None
+            retries -= pick.delivery > 1
+            most -= count_of(pick.ranges)
+            yield pick
 
-    def _returned(self, most: int) -> tuple[list[int], int]:
-        free, anchor = self._met(self.returned)
-        return (ranges_of(free[:most]), anchor) if free and most > 0 else ([], -1)
+    def _of_lane(self, some: BitMap64, lane: int) -> BitMap64:
+        if not some:
+            return some
+        if lane != PRIORITY_DEFAULT:
+            return some & self.marked[lane]
+        return some - union_of(self.marked)
+
+    def _mark(self, some: BitMap64, lane: int) -> None:
+        if lane != PRIORITY_DEFAULT:
+            self.marked[lane] |= some
+
+    def _retry(self, lane: int, retries: int) -> Pick | None:
+        """A message with failures behind it goes alone. After a restart, not before the scan has met it."""
+        if retries <= 0 or not self.retry:
+            return None
+        free, anchor = self._met(self._of_lane(self.retry, lane))
+        if not free:
+            return None
+        offset = free.min()
+        self.retry.discard(offset)
+        return Pick([offset, 1], self.attempts.of(offset) + 1, anchor, lane)
+
+    def _again(self, lane: int, most: int) -> Pick | None:
+        if not self.returned:
+            return None
+        free, anchor = self._met(self._of_lane(self.returned, lane))
+        if not free:
+            return None
+        free = free[:most]
+        self.returned -= free
+        return Pick(ranges_of(free), 1, anchor, lane)
 
     def _met(self, free: BitMap64) -> tuple[BitMap64, int]:
         """Those of `free` that can go into one lease, and their anchor."""
@@ -211,40 +230,69 @@ class Part:
         anchor = self.anchors.of(anchored.min())
         return anchored & self.anchors.open[anchor], anchor
 
-    def _usable(self, entry: Entry, high: int, most: int) -> tuple[list[int], int]:
-        """The first free messages of the entry below `high`, in one window; and up to where it was looked at."""
-        low = entry.low
-        if entry.anchor < 0:
-            n = min(most, high - low)
-            if self.open.range_cardinality(low, low + n) == n and not self._busy(low, low + n):
-                return [low, n], low + n
+    def _next(self, number: int, most: int) -> Pick | None:
+        """What the lane comes to first, for one lease."""
+        lane, ranges, anchor = self.lanes.lanes[number], list[int](), -1
+        while most > 0 and len(lane):
+            low, at = lane.first()
+            if ranges and (at != anchor or low < ranges[-2] + ranges[-1]):
+                break
+            anchor = at
+            for low, n in _pairs(self._usable(number, anchor, most)):
+                most -= n
+                if ranges and ranges[-2] + ranges[-1] == low:
+                    ranges[-1] += n
+                else:
+                    ranges += (low, n)
+        return Pick(ranges, 1, anchor, number) if ranges else None
+
+    def _usable(self, number: int, anchor: int, most: int) -> list[int]:
+        """The first free messages of the lane, in one window, which it has passed then."""
+        lane = self.lanes.lanes[number]
+        if anchor < 0:
+            low = lane.first()[0]
             first = next_in(self.open, low)
-            if first is None or first >= high:
-                return [], high
-            low = first
-        else:
-            high = entry.high
-        upto = min(high, low + WINDOW)
-        source = self.open if entry.anchor < 0 else self.anchors.open.get(entry.anchor, BitMap64())
-        free = source & bitmap_between(low, upto)
+            if first != low:
+                lane.pass_to(TOP if first is None else first)
+                return []
+        wanted = lane.peek(most)
+        if self._all_free(wanted, anchor):
+            lane.pass_to(wanted[-2] + wanted[-1])
+            return wanted
+        window = lane.peek(WINDOW)
+        upto = window[-2] + window[-1]
+        free = bitmap_of(window) & self._source(anchor)
         for taken in (self.held, self.waiting.all, self.dead.all, self.returned, self.retry):
             free -= taken
         failed = free & self.attempts.any
-        self.retry |= failed
-        free -= failed
+        if failed:
+            self._mark(failed, number)
+            self.retry |= failed
+            free -= failed
         if len(free) > most:
             upto = free[most]
             free.remove_range(upto, TOP)
-        return ranges_of(free), upto
+        lane.pass_to(upto)
+        return ranges_of(free)
 
-    def _busy(self, low: int, high: int) -> bool:
-        return any(bitmap.range_cardinality(low, high)
-                   for bitmap in (self.held, self.waiting.all, self.dead.all, self.returned, self.retry, self.attempts.any))
+    def _source(self, anchor: int) -> BitMap64:
+        return self.open if anchor < 0 else self.anchors.open.get(anchor, BitMap64())
+
+    def _all_free(self, ranges: list[int], anchor: int) -> bool:
+        others = [self.held, self.waiting.all, self.dead.all, self.returned, self.retry, self.attempts.any]
+        source = self._source(anchor)
+        if len(ranges) == 2:
+            low, high = ranges[0], ranges[0] + ranges[1]
+            return bool(source.range_cardinality(low, high) == ranges[1]
+                        and not any(bitmap.range_cardinality(low, high) for bitmap in others))
+        bitmap = bitmap_of(ranges)
+        return bool(bitmap.issubset(source)) and all(other.isdisjoint(bitmap) for other in others if other)
 
     # -- what apply does to it ----------------------------------------------------------------------------
 
     def grant(self, lease: Lease) -> None:
         taken = lease.open
+        self.group.lanes |= 1 << lease.lane
         if not self.held.isdisjoint(taken):
             # Only at replay: the one who had it gave it back in entries that were lost with an unsynced tail.
             for other in list(self.leases.values()):
@@ -285,12 +333,14 @@ class Part:
     def give_back(self, lease: Lease, bitmap: BitMap64) -> None:
         self._leave(lease, bitmap)
         self._remember(lease, bitmap)
+        self._mark(bitmap, lease.lane)
         failed = bitmap & self.attempts.any
         self.retry |= failed
         self.returned |= bitmap - failed
 
     def fail(self, lease: Lease, bitmap: BitMap64, count: int, now_ms: int, at_us: int, delay_ms: int) -> None:
         self._withdraw(lease, bitmap)
+        self._mark(bitmap, lease.lane)
         self.attempts.set(bitmap, count)
         self._remember(lease, bitmap)
         if delay_ms > 0:
@@ -300,6 +350,7 @@ class Part:
 
     def condemn(self, lease: Lease, bitmap: BitMap64, count: int, reason: str, at_us: int) -> None:
         self._withdraw(lease, bitmap)
+        self._mark(bitmap, lease.lane)
         self.attempts.set(bitmap, count)
         self.dead.add(bitmap, count, reason, at_us)
 
@@ -345,6 +396,9 @@ class Part:
             self.returned -= bitmap
         if self.retry:
             self.retry -= bitmap
+        for marked in self.marked:
+            if marked:
+                marked -= bitmap
 
     def retry_due(self, now_ms: int) -> None:
         ready = self.waiting.take_due(now_ms)
@@ -408,17 +462,6 @@ class Part:
         self.lanes.skip_to(log_start)
         self.scanned = max(self.scanned, log_start)
         self.end = max(self.end, log_start)
-
-
-def _joined(entries: list[Entry]) -> list[Entry]:
-    """Neighbours as one, whatever their lanes."""
-    out: list[Entry] = []
-    for entry in entries:
-        if out and entry.anchor == out[-1].anchor == -1 and entry.low == out[-1].high:
-            out[-1] = Entry(out[-1].position, out[-1].low, entry.high)
-        else:
-            out.append(entry)
-    return out
 
 
 def _pairs(ranges: list[int]) -> list[tuple[int, int]]:

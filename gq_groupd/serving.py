@@ -8,7 +8,7 @@ answers stays parked until they, its messages or its time are used up.
 from functools import partial
 
 from gq_groupd import entries as e
-from gq_groupd.bitmaps import count_of
+from gq_groupd.composing import Composing
 from gq_groupd.desk import Desk
 from gq_groupd.effects import Call, Fail, Reply
 from gq_groupd.group import PARTITIONED, Group, Member
@@ -19,7 +19,6 @@ from gq_proto import limits
 from gq_proto.errors import UnknownMember
 from gq_proto.messages import Lease, Poll, PollReply, SettleResult
 
-RETRIES_MAX = 16            # messages that failed before in one reply: a lease each, so that one that kills harms no other
 PARKED_MAX = 16             # polls of one member that wait; an older one is answered with nothing
 ANSWER_EARLY_MS = 20        # before the caller gives up
 
@@ -115,35 +114,11 @@ class Serving:
     # -- composing ----------------------------------------------------------------------------------
 
     def _compose(self, group: Group, member: Member, body: Poll, room: int) -> list[Lease]:
-        room = min(room, self._desk.settings.max_in_flight - member.in_flight)
-        leases: list[Lease] = []
-        retries = RETRIES_MAX
-        count, first = len(member.keys), member.turn
-        for step in range(first, first + count):
-            if room <= 0:
-                break
-            part = group.parts.get(member.keys[step % count])
-            if part is None or not part.serving or part.handover or not part.servable():
-                continue
-            found = self._retries(part, member, body, min(room, retries))
-            retries -= len(found)
-            room -= len(found)
-            if room > 0 and (pick := part.take(room)):
-                found.append(self._grant(part, member, pick, body))
-                room -= count_of(pick.ranges)
-            elif not found and retries and room > 0:
-                # The lanes may have come to some that failed before they were rewound.
-                found = self._retries(part, member, body, 1)
-            if found:
-                member.turn = (step + 1) % count
-            leases += found
-            self._desk.touch(part)
-        return leases
-
-    def _retries(self, part: Part, member: Member, body: Poll, most: int) -> list[Lease]:
-        leases: list[Lease] = []
-        while len(leases) < most and (pick := part.take_retry()):
-            leases.append(self._grant(part, member, pick, body))
+        desk = self._desk
+        room = min(room, desk.settings.max_in_flight - member.in_flight)
+        composing = Composing(group, member, room, desk.now_ms, desk.settings)
+        leases = [self._grant(part, member, pick, body) for part, pick in composing.picks()]
+        desk.touched.update(composing.touched)
         return leases
 
     def _grant(self, part: Part, member: Member, pick: Pick, body: Poll) -> Lease:
@@ -154,7 +129,7 @@ class Serving:
         desk.next_lease += 1
         deadline_us = desk.wall_us + visibility * 1000 if body.hold else 0
         desk.commit(group, e.Granted(group.number, part.topic_id, part.partition, id, random, member.id, part.epoch,
-                                     pick.delivery, pick.ranges, visibility, deadline_us, body.hold, pick.anchor))
+                                     pick.delivery, pick.ranges, visibility, deadline_us, body.hold, pick.anchor, pick.lane))
         lease = desk.state.leases[id]
         lease.named_ms = desk.now_ms
         if body.hold:

@@ -13,5 +13,7 @@ class Settings:
     group_expiry_ms: int = limits.GROUP_EXPIRY_MS
     heartbeat_ms: int = limits.HEARTBEAT_MS
     session_ms: int = limits.SESSION_MS     # of members that ask for none
+    weights: tuple[int, ...] = limits.LANE_WEIGHTS
+    starvation_ms: int = limits.STARVATION_MS
     snapshot_records: int = 50_000          # the journal is trimmed when it holds more records
     snapshot_bytes: int = 64 * limits.MIB   # ... or more bytes than this

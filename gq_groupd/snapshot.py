@@ -16,6 +16,7 @@ from gq_groupd.effects import DeadLetter
 from gq_groupd.group import Group
 from gq_groupd.lease import Lease
 from gq_groupd.part import Part
+from gq_proto.limits import PRIORITY_DEFAULT
 
 PIECE_BYTES: Final = 256 * 1024
 
@@ -36,6 +37,7 @@ class LeaseState(Struct, array_like=True):
     lapsed: bytes
     acked: bytes
     longest_ms: int
+    lane: int = PRIORITY_DEFAULT
 
 
 class PartState(Struct, array_like=True):
@@ -51,6 +53,7 @@ class PartState(Struct, array_like=True):
     leases: list[LeaseState]
     expired: int
     skipped_to: int
+    marked: list[bytes] = []                        # offsets by lane, of what failed
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -84,9 +87,10 @@ def _dump(part: Part) -> PartState:
         (intent.ranges, intent.dlq_topic_id, intent.dlq_end) if intent else None,
         [(ready, bitmap.serialize()) for ready, bitmap in part.anchors.acked.items()],
         [LeaseState(le.id, le.random, le.member, le.epoch, le.delivery, le.ranges, le.anchor, le.hold, le.visibility_ms,
-                    le.deadline_us, le.started, le.open.serialize(), le.lapsed.serialize(), le.acked.serialize(), le.longest_ms)
+                    le.deadline_us, le.started, le.open.serialize(), le.lapsed.serialize(), le.acked.serialize(), le.longest_ms,
+                    le.lane)
          for le in leases.values()],
-        part.expired, part.skipped_to)
+        part.expired, part.skipped_to, [(marked & part.attempts.any).serialize() for marked in part.marked])
 
 
 def load_part(group: Group, key: tuple[int, int], data: bytes) -> tuple[Part, list[Lease]]:
@@ -104,13 +108,16 @@ def load_part(group: Group, key: tuple[int, int], data: bytes) -> tuple[Part, li
         part.dead.all.add(letter[0])
     if state.intent:
         part.dead.pledge(*state.intent)
+    for lane, raw in enumerate(state.marked):
+        part.marked[lane] = BitMap64.deserialize(raw)
+        group.lanes |= bool(part.marked[lane]) << lane
     part.anchors.acked = {ready: BitMap64.deserialize(raw) for ready, raw in state.anchors}
     return part, [_load_lease(part, lease) for lease in state.leases]
 
 
 def _load_lease(part: Part, s: LeaseState) -> Lease:
     lease = Lease(s.id, s.random, part, s.member, s.epoch, s.delivery, s.ranges, s.anchor, s.hold, s.visibility_ms,
-                  s.deadline_us)
+                  s.deadline_us, s.lane)
     lease.started, lease.longest_ms = s.started, s.longest_ms
     lease.open, lease.lapsed, lease.acked = map(BitMap64.deserialize, (s.open, s.lapsed, s.acked))
     return lease

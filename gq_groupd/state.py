@@ -16,6 +16,7 @@ from gq_groupd.lease import Lease
 from gq_groupd.part import Part
 from gq_groupd.snapshot import load_part
 
+SPARE_MAX = 16              # rounds kept of members that left
 FORMER_LEASES = 4_096        # of a core: settled ones that repeated acks are still recognised for
 
 
@@ -146,7 +147,9 @@ def _joined(state: State, group: Group, entry: e.Joined) -> None:
 
 
 def _left(state: State, group: Group, entry: e.Left) -> None:
-    group.members.pop(entry.member, None)
+    member = group.members.pop(entry.member, None)
+    if member and member.shares:
+        group.spare = [*group.spare, member.shares][-SPARE_MAX:]
     if not group.members:
         group.empty_since_us = entry.wall_us
 
@@ -192,7 +195,7 @@ def _gone(state: State, part: Part, entry: e.Gone) -> None:
 
 def _granted(state: State, part: Part, entry: e.Granted) -> None:
     lease = Lease(entry.lease, entry.random, part, entry.member, entry.epoch, entry.delivery, entry.ranges, entry.anchor,
-                  entry.hold, entry.visibility_ms, entry.deadline_us)
+                  entry.hold, entry.visibility_ms, entry.deadline_us, entry.lane)
     part.grant(lease)
     state.add_lease(lease)
     if entry.delivery > 1:

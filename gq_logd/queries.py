@@ -6,11 +6,11 @@ Owns no state. A question that would have to look at very much answers a part of
 from typing import Final
 
 from gq_logd.partition import Partition
-from gq_proto import messages
+from gq_proto import codec, control, messages
 from gq_proto import ranges as rng
 from gq_proto import record as rec
 from gq_proto.errors import BadRequest
-from gq_proto.limits import PRIORITIES, RUNS_MAX
+from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT, RUNS_MAX
 from gq_proto.runs import NO_LANES, triples
 from gq_proto.segment import Derived, due_within
 
@@ -58,12 +58,34 @@ def _with_controls(partition: Partition, found: list[int], low: int, high: int) 
         return found, high, []
     recent = partition.recent_controls(wanted[0], wanted[-2] + wanted[-1])
     if recent is not None:
-        return found, high, recent
+        return found, high, tell_lanes(partition, recent)
     if rng.count(wanted) > CONTROLS_MAX:
         high = wanted[0] + CONTROLS_MAX if wanted[1] > CONTROLS_MAX else _cut(wanted)
         found = [n for offset, count, kind in triples(found) if offset < high for n in (offset, min(count, high - offset), kind)]
         wanted = rng.clip(wanted, 0, high)
-    return found, high, partition.read_controls(wanted)
+    return found, high, tell_lanes(partition, partition.read_controls(wanted))
+
+
+def tell_lanes(partition: Partition, controls: list[messages.Control]) -> list[messages.Control]:
+    """Of delay-ready records, which lanes the messages are of that they name; it stays with those in memory."""
+    for record in controls:
+        if record.type == control.ControlType.DELAY_READY and not record.lanes:
+            named = control.decode_body(record.type, record.body)
+            assert isinstance(named, list)
+            record.lanes = _lanes_of(partition, rng.normal(rng.pairs(named)))
+    return controls
+
+
+def _lanes_of(partition: Partition, named: list[int]) -> list[int]:
+    """Messages that are gone count as normal ones: whoever fetches them is told."""
+    found: list[int] = []
+    for part in partition.log.walk(named[0], named[-2] + named[-1]) if named else ():
+        found += codec.lanes_within(part.packed(Derived.RUNS), part.base, named)
+    if sum(found[1::3]) < rng.count(named):
+        gone = rng.subtract(named, rng.normal((low, low + n) for low, n, _ in triples(found)))
+        found += [number for low, end in rng.pairs(gone) for number in (low, end - low, PRIORITY_DEFAULT)]
+        found = [number for piece in sorted(triples(found)) for number in piece]
+    return found
 
 
 def _cut(wanted: list[int]) -> int:

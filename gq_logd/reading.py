@@ -55,17 +55,18 @@ def by_ranges(partition: Partition, ranges: Sequence[int], max_bytes: int, isola
     rng.check_ranges(ranges)
     limit = partition.limit(isolation)
     fetched = _limits(Fetched(0), partition)
-    wanted = rng.clip(ranges, partition.log.start, limit)
+    wanted = rng.inside(ranges, partition.log.start, limit)
     pieces: list[Bytes] = []
     found: list[int] = []
     damaged: list[int] = []
     left = max_bytes
     for part in partition.log.walk(wanted[0], wanted[-2] + wanted[-1]) if wanted else ():
-        inside = rng.clip(wanted, part.base, part.next_offset)
+        inside = rng.inside(wanted, part.base, part.next_offset)
         if inside and left > 0:
             data, got, bad = part.gather(inside, left)
             pieces.append(data)
-            found, damaged = rng.union(found, got), rng.union(damaged, bad)
+            found = rng.union(found, got) if found else got
+            damaged = rng.union(damaged, bad) if bad else damaged
             left -= len(data)
     whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     _judge(fetched, partition, ranges, limit, found, damaged)
@@ -111,24 +112,32 @@ def _hide(fetched: Fetched, partition: Partition, low: int, high: int, isolation
 
 def _judge(fetched: Fetched, partition: Partition, ranges: Sequence[int], limit: int, found: Sequence[int],
            damaged: Sequence[int]) -> None:
-    """A status per range, and how far the answer goes."""
+    """A status per range, and how far the answer goes. One pass: ranges, and what was found, ascend."""
+    if rng.count(found) == rng.count(ranges):
+        fetched.status, fetched.covered = [RangeStatus.OK] * (len(ranges) // 2), len(ranges) // 2
+        fetched.next_offset = ranges[-2] + ranges[-1]
+        return
+    start = partition.log.start
     lost = partition.log.lost_within(ranges[0], ranges[-2] + ranges[-1])
     there = rng.union(rng.union(found, damaged), lost)
-    whole = True
-    for at in range(0, len(ranges), 2):
-        low, high = ranges[at], ranges[at] + ranges[at + 1]
-        inside = rng.clip(ranges[at:at + 2], partition.log.start, limit)
-        answered = rng.clip(there, low, high)
-        if low < partition.log.start or (lost and not rng.subtract(inside, lost) and inside):
+    whole, at = True, 0
+    for low, high in rng.pairs(ranges):
+        while at < len(there) and there[at] + there[at + 1] <= low:
+            at += 2
+        end = at
+        while end < len(there) and there[end] < high:
+            end += 2
+        inside, answered = rng.clip([low, high - low], start, limit), rng.clip(there[at:end], low, high)
+        if low < start or (lost and not rng.subtract(inside, lost) and inside):
             status = RangeStatus.GONE
         elif high > limit:
             status = RangeStatus.NOT_YET
         else:
-            status = RangeStatus.CORRUPT if rng.clip(damaged, low, high) else RangeStatus.OK
+            status = RangeStatus.CORRUPT if damaged and rng.clip(damaged, low, high) else RangeStatus.OK
         fetched.status.append(status)
         if not whole:
             continue
-        whole = answered == rng.clip(inside, 0, 2**63)
+        whole = answered == inside
         if whole or answered:
             fetched.covered += 1
             fetched.next_offset = high if whole else answered[-2] + answered[-1]

@@ -213,7 +213,7 @@ class Segment:
                                self.base, max_bytes)
             pieces.append(got.data)
             max_bytes -= len(got.data)
-            found = ranges.union(found, got.found)
+            found = ranges.union(found, got.found) if found else got.found
             if got.bad < 0:
                 break
             damage = self.damage_at(got.bad)

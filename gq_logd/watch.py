@@ -11,6 +11,7 @@ from typing import Final
 
 from gq_logd.effects import Call, Effect, Reply
 from gq_logd.partition import Partition
+from gq_logd.queries import tell_lanes
 from gq_proto.errors import GoQueueError, NotLeader, UnknownTopicId
 from gq_proto.limits import LONG_POLL_MS_MAX
 from gq_proto.messages import Watch, Watched, WatchPart, WatchReply
@@ -151,4 +152,4 @@ def _add_runs(told: Watched, partition: Partition, low: int, end: int) -> None:
     runs, following = live.runs(low, end, limit=RUNS_TOLD_MAX + 1)
     controls = partition.recent_controls(low, end)
     if len(runs) <= 3 * RUNS_TOLD_MAX and following == end and controls is not None:
-        told.runs, told.controls = runs, controls
+        told.runs, told.controls = runs, tell_lanes(partition, controls)

@@ -1328,6 +1328,54 @@ def select_runs(object packed, int64_t base, int64_t low, int64_t high, int64_t 
     return out, following
 
 
+def lanes_within(object packed, int64_t base, list ranges):
+    """Which lanes the records of some ranges are of. See pure_runs.lanes_within."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef int64_t first, last, middle, run, count, low, high, start, end, last_start, last_end
+    cdef Py_ssize_t at
+    cdef int lane, last_lane
+    cdef list out = []
+    PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *>view.buf
+        count = view.len // 9
+        for at in range(0, len(ranges), 2):
+            low = ranges[at]
+            high = low + <int64_t>ranges[at + 1]
+            first, last = 0, count
+            while first < last:
+                middle = (first + last) // 2
+                if <int64_t>gq_u32(p + middle * 9) <= low - base:
+                    first = middle + 1
+                else:
+                    last = middle
+            last_start = last_end = last_lane = -1
+            for run in range(first - 1 if first else 0, count):
+                start = base + gq_u32(p + run * 9)
+                if start >= high:
+                    break
+                end = min(start + gq_u32(p + run * 9 + 4), high)
+                start = max(start, low)
+                if start >= end:
+                    continue
+                lane = p[run * 9 + 8] & 7
+                if lane != last_lane or start != last_end:
+                    if last_lane >= 0:
+                        out.append(last_start)
+                        out.append(last_end - last_start)
+                        out.append(last_lane)
+                    last_start, last_lane = start, lane
+                last_end = end
+            if last_lane >= 0:
+                out.append(last_start)
+                out.append(last_end - last_start)
+                out.append(last_lane)
+    finally:
+        PyBuffer_Release(&view)
+    return out
+
+
 # -- columns ------------------------------------------------------------------------------------------------------------------
 
 cdef struct Binary:

@@ -231,6 +231,7 @@ class Control(Body):
     offset: int
     type: int
     body: bytes                  # as gq_proto.record encodes it
+    lanes: list[int] = []        # of a delay-ready record in a reply about runs: [low, count, priority, ...] of what it names
 
 
 class RunsReply(Body):

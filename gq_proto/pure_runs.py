@@ -50,3 +50,18 @@ def select_runs(packed: bytes | bytearray, base: int, low: int, high: int, lane:
         elif lane < 0 or kind & 7 == lane or kind & _CONTROL:
             out += (start, end - start, kind)
     return out, following
+
+
+def lanes_within(packed: bytes | bytearray, base: int, ranges: Sequence[int]) -> list[int]:
+    """[offset, count, lane, ...] of the records there are in ascending ranges; neighbours of one range and lane joined."""
+    out: list[int] = []
+    for at in range(0, len(ranges), 2):
+        first = len(out)
+        runs = select_runs(packed, base, ranges[at], ranges[at] + ranges[at + 1])[0]
+        for run in range(0, len(runs), 3):
+            offset, count, lane = runs[run], runs[run + 1], runs[run + 2] & 7
+            if len(out) > first and out[-1] == lane and out[-3] + out[-2] == offset:
+                out[-2] += count
+            else:
+                out += (offset, count, lane)
+    return out

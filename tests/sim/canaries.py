@@ -111,9 +111,11 @@ def copied_blindly() -> Any:
 
 def leased_twice() -> Any:
     """What is in a lease is handed out again when the lanes pass it anew."""
-    def usable(self: Part, entry: Any, high: int, most: int) -> tuple[list[int], int]:
-        low, n = entry.low, min(most, high - entry.low)
-        return [low, n], low + n
+    def usable(self: Part, number: int, anchor: int, most: int) -> list[int]:
+        lane = self.lanes.lanes[number]
+        ranges = lane.peek(most)
+        lane.pass_to(ranges[-2] + ranges[-1])
+        return ranges
     return patch.object(Part, "_usable", usable)
 
 
@@ -128,7 +130,8 @@ def replay_skips() -> Any:
     def rescan(self: Part, low: int) -> None:
         original(self, low)
         for lane in self.lanes.lanes:
-            lane.entries.clear()
+            lane.cut(0)
+            lane.upto = self.scanned
     original = Part.rescan
     return patch.object(Part, "rescan", rescan)
 

@@ -7,7 +7,10 @@ cores, and knows what may be lost: confirmations younger than the fsync interval
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from gq_groupd.bitmaps import bitmap_between, union_of
+from pyroaring import BitMap64
+
+from gq_groupd.bitmaps import union_of, within
+from gq_groupd.cursor import Lane
 from gq_groupd.group import SHARED
 from gq_groupd.part import Part
 from gq_logd import queries
@@ -193,9 +196,11 @@ class Oracle:
         if part.stage == "ready":
             known = part.open | part.anchors.all()
             assert union_of(disjoint) <= known, f"{name}: {union_of(disjoint) - known} are neither open nor done"
-            entries = union_of(bitmap_between(entry.low, entry.high) for lane in part.lanes.lanes for entry in lane.entries)
-            forgotten = known - union_of(disjoint) - entries
-            assert not forgotten or forgotten.min() >= part.lanes.limit, f"{name}: {forgotten} are open and will never be served"
+            entries = _buffered(part.lanes.lanes)
+            reached = within(part.open, 0, part.lanes.upto)
+            reached |= union_of(bitmap for ready, bitmap in part.anchors.open.items() if ready < part.lanes.upto)
+            forgotten = reached - union_of(disjoint) - entries
+            assert not forgotten, f"{name}: {forgotten} are open and will never be served"
             if lag:
                 self._check_lag(part, name)
 
@@ -206,12 +211,18 @@ class Oracle:
             return
         wanted: set[int] = set()
         offset = partition.log.start
+        entries = [_buffered([lane]) for lane in part.lanes.lanes]
+        assert all(lane.count == sum(entry.high - entry.low for entry in lane.entries()) for lane in part.lanes.lanes)
+        handed = union_of((part.held, part.waiting.all, part.dead.all, part.returned, part.retry))
         while offset < partition.last_stable:
             reply = queries.runs(partition, m.Runs(offset))
             for at in range(0, len(reply.runs), 3):
                 low, count, kind = reply.runs[at:at + 3]
                 if not kind & UNDELIVERABLE:
-                    wanted |= {o for o in range(low, low + count) if o not in part.acked}
+                    lane, opened = kind & 7, {o for o in range(low, low + count) if o not in part.acked}
+                    wanted |= opened
+                    lost = {o for o in opened if o < part.lanes.lanes[lane].upto and o not in entries[lane] and o not in handed}
+                    assert not lost, f"{name}: {lost} of lane {lane} are open and will never be served"
             offset = reply.next_offset
         assert part.lag() == len(wanted), f"{name}: lag {part.lag()}, by hand {len(wanted)}"
         assert part.committed() == min(wanted, default=part.end), f"{name}: committed {part.committed()}"
@@ -306,3 +317,11 @@ def id_of(value: bytes | None) -> int:
     """-1 for what no publisher of ours wrote."""
     head = (value or b"").split(b":", 1)[0]
     return int(head) if head.isdigit() else -1
+
+
+def _buffered(lanes: list[Lane]) -> BitMap64:
+    out = BitMap64()
+    for lane in lanes:
+        for low, high, _ in lane.entries():
+            out.add_range(low, high)
+    return out

@@ -121,7 +121,9 @@ class Rig:
         log = self.log(topic, partition)
         offset = log.end
         log.kinds.append(READY)
-        log.controls[offset] = m.Control(offset, 3, control.encode_body(3, ranges))
+        named = [o for low, n in zip(ranges[::2], ranges[1::2]) for o in range(low, low + n)]
+        lanes = [x for o in named for x in (o, 1, kind_lane(log.kinds[o]))]
+        log.controls[offset] = m.Control(offset, 3, control.encode_body(3, ranges), lanes)
         self.tell(topic, partition, offset)
         return offset
 

@@ -325,6 +325,32 @@ def test_runs_bounds(tmp_path: Path) -> None:
         world.ask(Kind.RUNS, messages.Runs(0, -3))
 
 
+def test_ready_records_are_told_with_the_lanes_of_what_they_name(tmp_path: Path) -> None:
+    world = World(tmp_path, settings={"segment_bytes": 1_000})
+    lanes = [0, 0, 1, 2, 2, 4, 4, 3, 0, 4] * 6
+    for at in range(0, 60, 6):
+        world.publish(batch_of(*[b"x" * 60] * 6, priorities=lanes[at:at + 6], flags=rec.DELAYED, headers=DELAY))
+    assert len(world.partition.log.segments) > 3
+    watch = Call(Kind.WATCH, messages.Watch([messages.WatchPart(TOPIC, 0, 61)]))
+    world.send(watch)
+    ready = world.ask(Kind.WRITE_MARKER, decide(3, 1, 10, 20, 1, 22, 39)).offset
+    wanted = [(o, lanes[o - 1]) for o in (*range(1, 11), 20, *range(22, 61))]
+
+    def told(controls: list[messages.Control]) -> list[tuple[int, int]]:
+        [record] = [c for c in controls if c.type == 3]
+        triples = zip(record.lanes[::3], record.lanes[1::3], record.lanes[2::3])
+        return [(low + n, lane) for low, count, lane in triples for n in range(count)]
+
+    assert told(watch.reply.parts[0].controls) == wanted
+    assert told(world.ask(Kind.RUNS, messages.Runs(0)).controls) == wanted
+    assert told(world.ask(Kind.RUNS, messages.Runs(0, 4)).controls) == wanted
+    world.ask(Kind.DELETE_BEFORE, messages.DeleteBefore(30))
+    world.partition.controls.clear()
+    world.partition.controls += [messages.Control(2**40, 2, b"")] * 64         # as after many others: read from the log again
+    start = world.partition.log.segments[0].base
+    assert told(world.ask(Kind.RUNS, messages.Runs(ready)).controls) == [(o, lane if o >= start else 2) for o, lane in wanted]
+
+
 def test_many_control_records_come_in_pieces(tmp_path: Path) -> None:
     world = World(tmp_path)
     delayed = [b"x"] * 50

@@ -199,6 +199,23 @@ def test_runs(compiled, pieces, stride, low, high, lane, limit):
     assert all(a[2] != b[2] for a, b in itertools.pairwise(neighbours) if a[0] + a[1] == b[0])
 
 
+@given(runs, st.lists(st.tuples(st.integers(0, 6), st.integers(1, 9)), max_size=20))
+def test_lanes_within(compiled, pieces, wanted):
+    packed, kinds, offset = bytearray(), {}, 10
+    for count, kind in pieces:
+        pure.extend_runs(packed, 10, [offset, count, kind])
+        kinds |= dict.fromkeys(range(offset, offset + count), kind & 7)
+        offset += count
+    ranges, at = [], 5
+    for gap, count in wanted:
+        ranges += (at + gap, count)
+        at += gap + count
+    found = pure.lanes_within(packed, 10, ranges)
+    assert compiled.lanes_within(packed, 10, ranges) == found
+    lanes = [(o + n, lane) for o, count, lane in zip(found[::3], found[1::3], found[2::3]) for n in range(count)]
+    assert lanes == [(o, kinds[o]) for low, n in zip(ranges[::2], ranges[1::2]) for o in range(low, low + n) if o in kinds]
+
+
 def test_every_sample_whole_and_cut(compiled):
     for sealed in SAMPLES:
         raw = stamped(sealed)
