@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from gq_proto import codec
 from gq_proto.messages import Lease, Op, Settle1
+from gq_proto.ranges import of_offsets
 from gq_proto.receipt import Receipt
 
 NEVER = 2**63 - 1
@@ -224,15 +225,7 @@ def to_ranges(offsets: list[int]) -> list[int]:
     first, n = offsets[0], len(offsets)
     if offsets[-1] - first + 1 == n and offsets == list(range(first, first + n)):
         return [first, n]
-    ranges: list[int] = []
-    end = -1
-    for offset in sorted(set(offsets)):
-        if offset == end:
-            ranges[-1] += 1
-        else:
-            ranges += (offset, 1)
-        end = offset + 1
-    return ranges
+    return of_offsets(offsets)
 
 
 def joined(ops: list[Settle1]) -> list[Settle1]:

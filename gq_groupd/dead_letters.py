@@ -31,6 +31,7 @@ from gq_proto.messages import (
     TopicReply,
 )
 from gq_proto.names import dlq_of
+from gq_proto.ranges import of_offsets
 from gq_proto.record import CODEC_NONE, CODEC_ZSTD, COMPRESSED
 
 READ_BYTES: Final = 4 * limits.MIB
@@ -219,20 +220,9 @@ class _Copy(_Steps):
         self._fetch()
 
     def _end(self) -> None:
-        self._done(DeadLettersCopied(_ranges(self._copied), _ranges(self._gone)), None)
+        self._done(DeadLettersCopied(of_offsets(self._copied), of_offsets(self._gone)), None)
 
 
 def _raise(part: Any) -> None:
     if part.error:
         raise error_of(part.error, part.message)
-
-
-def _ranges(offsets: list[int]) -> list[int]:
-    """Flat ranges of offsets in any order."""
-    out: list[int] = []
-    for offset in sorted(offsets):
-        if out and out[-2] + out[-1] == offset:
-            out[-1] += 1
-        else:
-            out += (offset, 1)
-    return out

@@ -47,8 +47,16 @@ def normal(pairs_: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def of_offsets(offsets: Iterable[int]) -> Ranges:
-    """Canonical ranges of single offsets in any order."""
-    return normal((offset, offset + 1) for offset in offsets)
+    """Canonical ranges of single offsets in any order, duplicates allowed."""
+    out: Ranges = []
+    end = -1
+    for offset in sorted(set(offsets)):
+        if offset == end:
+            out[-1] += 1
+        else:
+            out += (offset, 1)
+        end = offset + 1
+    return out
 
 
 def count(ranges: Sequence[int]) -> int:

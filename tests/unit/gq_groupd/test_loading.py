@@ -14,6 +14,16 @@ from gq_proto.runs import ALL_LANES, NO_LANES
 from tests.unit.gq_groupd.rig import LATER, NORMAL, READY, Rig, offsets
 
 
+def scanning() -> Rig:
+    """A member, five messages, and the answer to the question where they are held back."""
+    r = Rig()
+    r.join()
+    r.hold.add(fx.AskRuns)
+    r.publish(5, tell=False)
+    r.tell()
+    return r
+
+
 def test_control_records_are_no_messages() -> None:
     r = Rig()
     r.join()
@@ -183,11 +193,7 @@ def test_nothing_happens_to_a_part_until_the_end_of_the_last_epoch_is_known() ->
 
 
 def test_answers_of_another_epoch_are_not_believed() -> None:
-    r = Rig()
-    r.join()
-    r.hold.add(fx.AskRuns)
-    r.publish(5, tell=False)
-    r.tell()
+    r = scanning()
     [ask] = r.held
     late = r.answer(ask)
     r.new_epoch(1)
@@ -341,11 +347,7 @@ def test_delayed_messages_take_their_place_at_the_ready_record() -> None:
 
 
 def test_describe_does_not_wait_for_ever() -> None:
-    r = Rig()
-    r.join()
-    r.hold.add(fx.AskRuns)
-    r.publish(5, tell=False)
-    r.tell()
+    r = scanning()
     call = r.send(Kind.DESCRIBE_GROUP, DescribeGroup("g"))
     assert r.answer_to(call) is None
     r.advance(3_000)
@@ -353,11 +355,7 @@ def test_describe_does_not_wait_for_ever() -> None:
 
 
 def test_asks_that_fail_are_asked_again() -> None:
-    r = Rig()
-    r.join()
-    r.hold.add(fx.AskRuns)
-    r.publish(5, tell=False)
-    r.tell()
+    r = scanning()
     [ask] = r.held
     r.held.clear()
     r.do(r.core.answer(r.now, r.wall, ask, None, Unavailable("no")))
