@@ -163,7 +163,8 @@ def test_every_narrower_key_is_refused(scope, kind, topic_id, body):
 FOR_DAEMONS = [
     (Kind.REGISTER, m.Register("n", "logd", [])), (Kind.WRITE_MARKER, m.WriteMarker(1, b"")), (Kind.CHECK_KEY, m.CheckKey(b"")),
     (Kind.PRODUCE, m.Produce([m.ProducePart(1, 0)], internal=True)), (Kind.METADATA, m.Metadata(keys=True)),
-    (Kind.INIT_PRODUCER, m.InitProducer(5, 0)), (Kind.METADATA, m.Metadata(applied_by="n")), (Kind.METADATA, m.Metadata(follower="logd/n")),
+    (Kind.INIT_PRODUCER, m.InitProducer(5, 0)),
+    (Kind.METADATA, m.Metadata(applied_by="n")), (Kind.METADATA, m.Metadata(follower="logd/n")),
     (Kind.CREATE_TOPIC, m.CreateTopic("x", internal=True)), (Kind.ALTER_TOPIC, m.AlterTopic("x", internal=True)),
     (Kind.DELETE_TOPIC, m.DeleteTopic("x", internal=True)), (Kind.REPLICA_FETCH, m.Empty()), (139, m.Empty())]
 
