@@ -233,11 +233,12 @@ class Oracle:
     def retention(self, key: Key, partition: Partition) -> None:
         """What lies below the log start is lost to groups, even if a power loss brings it back. To groups that had looked at the
         partition before: to others it was never there."""
-        self.starts[key] = max(self.starts.get(key, 0), partition.log.start)
+        before = self.starts.get(key, 0)
+        self.starts[key] = max(before, partition.log.start)
         for group in self.groups:
             if (group, key) in self.met:
                 self.lost_to_retention[group] |= {id for (place, offset), id in self.where.items()
-                                                  if place == key and offset < partition.log.start}
+                                                  if place == key and before <= offset < partition.log.start}
 
     def drained(self) -> bool:
         core = self.groupd.core
