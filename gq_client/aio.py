@@ -7,7 +7,7 @@ loop that made that call. Use it as `async with`, or await close().
 import os
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import zmq
 
@@ -28,6 +28,8 @@ from gq_proto.errors import Closed
 from gq_proto.memory import keep_freed_memory
 from gq_proto.messages import EARLIEST, Body, Kind
 
+SOCKETS_MAX: Final = 65_535      # ZeroMQ's own default is enough for a few hundred consumers; descriptors bound them too
+
 
 class AsyncClient(Admin, Delays):
     """See gq_client.sync.Client for the arguments."""
@@ -40,6 +42,7 @@ class AsyncClient(Admin, Delays):
         self.timeout = timeout
         self.token = node.token_of(key, self.routes)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
         self._shared: AsyncLine | None = None
         self._lines: set[AsyncLine] = set()
         self._users: dict[Any, None] = {}

@@ -65,6 +65,7 @@ class Duplex:
     async def _read(self) -> None:
         now = asyncio.get_running_loop().time
         async for request in each(self.caller.context):
+            self.gateway.taken()
             self.rights.refresh(now())
             await self.take(request)
             if self.waiting >= self._most:

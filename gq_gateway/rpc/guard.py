@@ -49,9 +49,10 @@ Unary = Callable[[Any, Caller], Awaitable[Any]]
 Stream = Callable[[Any, Caller], Awaitable[None]]
 
 
-def unary(method: Unary) -> Callable[[Any, Any], Awaitable[Any]]:
-    """A handler for grpc of a method that answers once."""
+def unary(method: Unary, taken: Callable[[], None] = lambda: None) -> Callable[[Any, Any], Awaitable[Any]]:
+    """A handler for grpc of a method that answers once. `taken()` is told of each call."""
     async def handle(request: Any, context: Any) -> Any:
+        taken()
         try:
             return await method(request, Caller(context))
         except Exception as error:

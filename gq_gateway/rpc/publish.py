@@ -13,7 +13,7 @@ from gq_client.aio_producer import AsyncProducer
 from gq_client.batches import ProducerOptions
 from gq_client.delivery import AsyncDelivery
 from gq_gateway import goqueue_pb2 as pb
-from gq_gateway.gateway import PUBLISH_S, Gateway
+from gq_gateway.gateway import Gateway
 from gq_gateway.rpc.convert import acks_of, sending
 from gq_gateway.rpc.duplex import STOPPING, Duplex
 from gq_gateway.rpc.guard import Caller
@@ -46,8 +46,9 @@ class Publishing:
             raise Unavailable(STOPPING)
         found = self._producers.get(acks)
         if found is None:
-            options = ProducerOptions(linger=LINGER_S, acks=acks_of(acks), timeout=PUBLISH_S)
-            found = self._producers[acks] = AsyncProducer(self._gateway.client, options, PUBLISH_S, eager=True)
+            client = self._gateway.client
+            options = ProducerOptions(linger=LINGER_S, acks=acks_of(acks), timeout=client.timeout)
+            found = self._producers[acks] = AsyncProducer(client, options, client.timeout, eager=True)
         return found
 
 

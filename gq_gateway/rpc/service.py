@@ -31,6 +31,7 @@ class Service:
         topics, publishing, settling = Topics(gateway), Publishing(gateway), Settling(gateway, leases)
         self.subscribing = Subscribing(gateway, leases)
         self.polls = Polls(gateway.client, gateway.draining)
+        self._taken = gateway.taken
         groups = Groups(gateway, self.polls)
         self._methods: dict[str, Any] = {
             "CreateTopic": topics.create, "DeleteTopic": topics.delete, "ListTopics": topics.list,
@@ -52,7 +53,7 @@ class Service:
             return grpc.stream_stream_rpc_method_handler(guard.stream(call), reads, writes)
         if method.server_streaming:
             return grpc.unary_stream_rpc_method_handler(guard.stream(call), reads, writes)
-        return grpc.unary_unary_rpc_method_handler(guard.unary(call), reads, writes)
+        return grpc.unary_unary_rpc_method_handler(guard.unary(call, self._taken), reads, writes)
 
     async def ended(self) -> None:
         """Once everything that was taken for callers is given back."""

@@ -14,11 +14,11 @@ from gq_gateway import goqueue_pb2 as pb
 from gq_gateway.gateway import Gateway
 from gq_gateway.rpc.convert import milliseconds, parsed, receipts_of
 from gq_gateway.rpc.duplex import Duplex, Rights
-from gq_gateway.rpc.guard import Caller
+from gq_gateway.rpc.guard import PATIENCE_S, Caller
 from gq_gateway.rpc.leases import Leases, Sent
 from gq_gateway.rpc.status import as_message
 from gq_proto import limits
-from gq_proto.errors import BadRequest, GoQueueError, StaleReceipt
+from gq_proto.errors import BadRequest, GoQueueError, StaleReceipt, TimedOut
 from gq_proto.messages import Op
 from gq_proto.receipt import Receipt
 
@@ -116,7 +116,7 @@ class Settling:
         for places, deed in begun:
             self._note_stale(places)
             if failed:
-                await self._again(places, deed, failed)
+                await self._undecided(places, deed, failed)
 
     def _note_stale(self, places: list[Place]) -> None:
         for place in places:
@@ -124,12 +124,16 @@ class Settling:
             if sent and sent.held.stale and place.error is None and intersect([place.offset, 1], sent.held.stale):
                 place.error = StaleReceipt(f"{sent.prefix}{place.offset}: {LATE}")
 
-    async def _again(self, places: list[Place], deed: Deed, failed: dict[int, GoQueueError]) -> None:
-        """Their subscriber ended meanwhile: what became of them only the coordinator knows."""
-        lost = [place for place in places if place.sent and place.error is None and id(place.sent.held.hub) in failed]
-        for place in lost:
-            assert place.sent is not None
-            place.receipt, place.error = _parsed(place.sent.receipt(place.offset))
+    async def _undecided(self, places: list[Place], deed: Deed, failed: dict[int, GoQueueError]) -> None:
+        """Not confirmed in time; or their subscriber ended meanwhile: what became of them only the coordinator knows."""
+        lost = []
+        for place in places:
+            error = failed.get(id(place.sent.held.hub)) if place.sent and place.error is None else None
+            if isinstance(error, TimedOut):
+                place.error = error
+            elif error and place.sent:
+                place.receipt, place.error = _parsed(place.sent.receipt(place.offset))
+                lost.append(place)
         await self._by_receipt(lost, deed)
 
     async def _by_receipt(self, places: list[Place], deed: Deed) -> None:
@@ -215,7 +219,10 @@ def _record(sent: Sent, offset: int, deed: Deed) -> None:
 async def _confirmed(held: HeldLease, offset: int) -> GoQueueError | None:
     """None once everything its consumer was told is durable. Too late: noted in the lease."""
     try:
-        await held.hub.confirm(held, offset)
+        async with asyncio.timeout(PATIENCE_S):
+            await held.hub.confirm(held, offset)
+    except TimeoutError:
+        return TimedOut("the group's coordinator did not confirm it in time: it may or may not count")
     except StaleReceipt:
         pass
     except GoQueueError as error:

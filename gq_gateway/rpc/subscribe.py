@@ -7,6 +7,7 @@ back the rest and leaves.
 """
 
 import asyncio
+import resource
 from collections.abc import Awaitable
 from typing import Any, Final
 
@@ -19,14 +20,14 @@ from gq_gateway.rpc.duplex import AUTHORIZED_S, STOPPING
 from gq_gateway.rpc.guard import Caller
 from gq_gateway.rpc.leases import Handed, Leases
 from gq_proto import limits
-from gq_proto.errors import BadRequest, GoQueueError, Unavailable
+from gq_proto.errors import BadRequest, Busy, GoQueueError, Unavailable
 
 RESPONSE_BYTES: Final = 1 << 20        # a response is not filled beyond; most callers take 4 MiB at once
 TAKEN_BYTES: Final = 2 * RESPONSE_BYTES
 LOOK_S: Final = 1.0                    # how often a full window is held against what the coordinator knows
 JOINING_S: Final = 0.05
 TOPICS_MAX: Final = 1_000
-SUBSCRIBERS_MAX: Final = 10_000
+DESCRIPTORS: Final = 16                # of this process that a subscriber takes at most
 
 
 class Subscribing:
@@ -35,6 +36,7 @@ class Subscribing:
     def __init__(self, gateway: Gateway, leases: Leases) -> None:
         self._gateway, self._leases = gateway, leases
         self._ending: set[asyncio.Task[None]] = set()
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 // DESCRIPTORS
         self.count = 0
 
     async def subscribe(self, request: pb.SubscribeRequest, caller: Caller) -> None:
@@ -44,6 +46,8 @@ class Subscribing:
             raise Unavailable(STOPPING)
         for topic in wanted.topics:
             await self._gateway.client.topic(topic)
+        if self.count >= self._most:
+            raise Busy(f"{self.count} subscribers are all that this gateway has descriptors for: raise its limit, or use another")
         subscriber = Subscriber(self._gateway, caller, wanted, Handed(self._leases))
         self.count += 1
         try:
@@ -112,6 +116,7 @@ class Subscriber:
             messages = await self._consumer.poll(most)
             if not messages:
                 raise Unavailable(STOPPING)
+            self._gateway.taken()
             await self._still_allowed()
             await self._send(messages)
 

@@ -415,6 +415,28 @@ def test_a_stream_goes_on_when_the_log_is_killed_and_comes_back(rpc: Rpc) -> Non
         assert [message.value for message in reader] == [b"%d" % i for i in range(2000)]
 
 
+def test_acks_wait_for_a_coordinator_that_is_killed_and_comes_back(rpc: Rpc) -> None:
+    stub, topic = rpc.stub(), rpc.topic()
+    rpc.publish(topic, *[b"%d" % i for i in range(3000)])
+    call = subscribe(stub, topic, "crash")
+    seen: set[bytes] = set()
+    crash = None
+    while len(seen) < 3000:
+        messages = take(call, 1, timeout=30)
+        seen |= {message.value for message in messages}
+        if crash is None:
+            crash = threading.Thread(target=lambda: rpc.node.crash("groupd"))
+            crash.start()
+        requests = iter([pb.SettleRequest(receipts=receipts(messages))])
+        codes = {result.error.code for response in stub.Settle(requests, timeout=30) for result in response.results}
+        assert codes <= {"", "stale_receipt"}               # stale: the coordinator forgot the newest leases, it comes again
+    call.cancel()
+    assert crash
+    crash.join()
+    info = rpc.node.client().describe_group("crash")
+    assert [part.lag for part in info.partitions] == [0]
+
+
 def test_a_gateway_that_stops_says_so_and_another_one_goes_on(rpc: Rpc) -> None:
     stub, topic = rpc.stub(), rpc.topic()
     rpc.publish(topic, b"a", b"b", b"c")

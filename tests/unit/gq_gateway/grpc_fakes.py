@@ -107,6 +107,10 @@ class Gateway:
         self.draining = asyncio.Event()
         self.asked: list[tuple[str, str]] = []
         self.refuse: dict[str, GoQueueError] = {}          # by resource
+        self.calls = 0
+
+    def taken(self) -> None:
+        self.calls += 1
 
     async def authorize(self, request: Any, verb: str, resource: str) -> None:
         self.asked.append((verb, resource))

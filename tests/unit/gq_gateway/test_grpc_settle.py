@@ -7,9 +7,19 @@ import pytest
 from google.protobuf.message import Message as Proto
 
 from gq_gateway import goqueue_pb2 as pb
+from gq_gateway.rpc import settle as module
 from gq_gateway.rpc.leases import Handed, Leases
 from gq_gateway.rpc.settle import Settling, deed_of
-from gq_proto.errors import BadRequest, Closed, Forbidden, GoQueueError, StaleReceipt, Unauthorized, Unavailable
+from gq_proto.errors import (
+    BadRequest,
+    Closed,
+    Forbidden,
+    GoQueueError,
+    StaleReceipt,
+    TimedOut,
+    Unauthorized,
+    Unavailable,
+)
 from gq_proto.messages import Op
 from tests.unit.gq_gateway.grpc_fakes import (
     Context,
@@ -113,6 +123,18 @@ def test_a_subscriber_that_ends_meanwhile_leaves_the_answer_to_the_coordinator()
         assert await rig.ack(*rig.receipts[:2]) == ["", "stale_receipt"]
         [(op, receipts, _, _)] = rig.gateway.client.settled
         assert op == Op.ACK and [one.offset for one in receipts] == [10, 11]
+
+    run(play())
+
+
+def test_a_coordinator_that_does_not_confirm_in_time_leaves_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+        rig = Rig()
+        rig.hub.gate.clear()
+        with pytest.raises(TimedOut):
+            await rig.ack(*rig.receipts[:2])
+        assert not rig.gateway.client.settled
 
     run(play())
 

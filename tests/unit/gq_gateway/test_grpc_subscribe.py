@@ -9,7 +9,7 @@ from gq_gateway import goqueue_pb2 as pb
 from gq_gateway.rpc import subscribe as module
 from gq_gateway.rpc.leases import Leases
 from gq_gateway.rpc.subscribe import Subscribing
-from gq_proto.errors import BadRequest, Forbidden, GoQueueError, ModeMismatch, Unavailable, UnknownTopic
+from gq_proto.errors import BadRequest, Busy, Forbidden, GoQueueError, ModeMismatch, Unavailable, UnknownTopic
 from gq_proto.messages import Op
 from gq_proto.record import COMPRESSED
 from tests.unit.gq_gateway.grpc_fakes import Context, Gateway, Hub, caller, held_of, message_of, run, settled
@@ -226,6 +226,20 @@ def test_rights_that_are_taken_away_end_it(monkeypatch: pytest.MonkeyPatch) -> N
             await call
         await rig.subscribing.ended()
         assert not rig.offsets and rig.consumer.closed.is_set()
+
+    run(play())
+
+
+def test_there_are_no_more_subscribers_than_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        monkeypatch.setattr("resource.getrlimit", lambda which: (2 * module.DESCRIPTORS, -1))
+        rig = Rig(Consumer(1))
+        call = rig.start()
+        await settled()
+        with pytest.raises(Busy, match="1 subscribers"):
+            await rig.start()
+        await rig.cancel(call)
+        assert rig.subscribing.count == 0
 
     run(play())
 
