@@ -198,6 +198,10 @@ class Session:
         """News of the routes is on its way."""
         return self._refresh is not None and not self._refresh.done
 
+    def reaches(self, to: To) -> bool:
+        """A connection to it stands."""
+        return self.routes.endpoint(to) in self._up
+
     def close(self, error: GoQueueError | None = None) -> None:
         """End every call."""
         for call in list(self._open):

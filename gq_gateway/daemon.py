@@ -57,7 +57,8 @@ class GatewayDaemon:
         self._loop.complete(self._stop())
 
     async def _start(self) -> None:
-        self._client = AsyncClient(**self._daemon.client_options())
+        patience_s = self._daemon.config.number("http.answerTimeout") / 1000
+        self._client = AsyncClient(**self._daemon.client_options(), timeout=patience_s)
         registration = Registration(self._daemon, self._client, self._ready)
         self._gateway = Gateway(self._client, lambda: self._daemon.is_ready and registration.reachable, self._taken,
                                 self._daemon.metrics.collect)

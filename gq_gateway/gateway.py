@@ -15,7 +15,6 @@ from gq_proto.errors import Unavailable
 from gq_run.exporter import Collected
 from gq_run.metrics import HTTP_LATENCY, HTTP_REQUESTS, HTTP_WAITING, Histogram, Sample
 
-PUBLISH_S: Final = 10.0          # patience with a publish, retries included
 BLOCK_S: Final = 2.0             # with a producer whose memory is full
 NUMBERS_MAX: Final = 10_000
 
@@ -59,7 +58,7 @@ class Gateway:
         self.check_open()
         found = self._producers.get(acks)
         if found is None:
-            found = self.client.producer(linger=0, acks=acks, timeout=PUBLISH_S, block=BLOCK_S)
+            found = self.client.producer(linger=0, acks=acks, timeout=self.client.timeout, block=BLOCK_S)
             self._producers[acks] = found
         return found
 

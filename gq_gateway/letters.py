@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, NamedTuple
 from msgspec import Meta, Struct
 
 from gq_client import admin
-from gq_client.routing import Routes
+from gq_client.ask import Ask
+from gq_client.routing import Routes, To
 from gq_gateway.call import Call
 from gq_gateway.content import OffsetNumber, Partition, StoredMessage, stored
 from gq_gateway.gateway import Gateway
@@ -22,8 +23,9 @@ from gq_gateway.reading import Force, Operation, parts_of, stretch
 from gq_gateway.table import PUBLISH
 from gq_proto import ranges as rng
 from gq_proto.errors import BadRequest, UnknownGroup, UnknownTopic
-from gq_proto.messages import Mark1, TopicMeta
+from gq_proto.messages import Kind, Mark1, Runs, TopicMeta
 from gq_proto.names import dlq_of
+from gq_proto.runs import UNDELIVERABLE
 
 BOOKS: Final = "__dlq"
 ORIGIN: Final = "gq-dlq-"
@@ -31,6 +33,7 @@ PAGE: Final = 100
 PAGE_MAX: Final = 1_000
 LOOKED_MAX: Final = 10_000
 SOME: Final = 500                  # letters read at a time
+ALL_LANES: Final = -2
 
 
 class LettersQuery(Struct, forbid_unknown_fields=True):
@@ -211,6 +214,23 @@ def outstanding(routes: Routes, topic: str, partition: int | None) -> Operation[
         low = max(part.log_start, book.committed) if book else part.log_start
         found[part.partition] = rng.subtract(rng.normal([(low, part.high_watermark)]), book.acked_ahead if book else [])
     return found
+
+
+def count_outstanding(routes: Routes, topic: str) -> Operation[int]:
+    """How many letters that are. By the run index: control records lie between them."""
+    total = 0
+    ranges = yield from outstanding(routes, topic, None)
+    for number, part in ranges.items():
+        offset, end = (part[0], part[-2] + part[-1]) if part else (0, 0)
+        while offset < end:
+            reply, _ = yield Ask(Kind.RUNS, Runs(offset, ALL_LANES), To.leader(routes.topic(dlq_of(topic)).id, number))
+            runs = zip(reply.runs[::3], reply.runs[1::3], reply.runs[2::3])
+            total += rng.count(rng.intersect(rng.normal((low, low + count) for low, count, kind in runs
+                                                        if not kind & UNDELIVERABLE), part))
+            if reply.next_offset <= offset:
+                break
+            offset = reply.next_offset
+    return total
 
 
 def letter_of(record: Any) -> Letter:

@@ -8,10 +8,9 @@ from msgspec import Meta, Struct
 from gq_client import admin
 from gq_gateway.call import Call
 from gq_gateway.gateway import Gateway
-from gq_gateway.letters import outstanding
+from gq_gateway.letters import count_outstanding
 from gq_gateway.scrape import merge, scrape
 from gq_gateway.table import Raw
-from gq_proto import ranges as rng
 from gq_proto.errors import GoQueueError
 from gq_proto.messages import GroupInfo, StatusReply
 from gq_proto.names import is_dlq, is_internal, topic_of_dlq
@@ -147,6 +146,5 @@ async def _letters(call: Call) -> dict[str, int]:
     for topic in await client.topics():
         if is_dlq(topic.name):
             origin = topic_of_dlq(topic.name)
-            ranges = await client.run(outstanding(client.routes, origin, None))
-            found[origin] = sum(rng.count(part) for part in ranges.values())
+            found[origin] = await client.run(count_outstanding(client.routes, origin))
     return found

@@ -20,11 +20,15 @@ BACKOFF_S: Final = (0.05, 1.0)
 
 
 class Registration:
-    """`ready()` is called whenever metad has taken it; `reachable` says whether metad answered last time."""
+    """`ready()` is called whenever metad has taken it."""
 
     def __init__(self, daemon: Daemon, client: AsyncClient, ready: Callable[[], None]) -> None:
         self._daemon, self._client, self._ready = daemon, client, ready
-        self.reachable = False
+
+    @property
+    def reachable(self) -> bool:
+        """There is a connection to metad."""
+        return self._client.shared.session.reaches(METAD)
 
     async def keep(self) -> None:
         """For as long as the client is open."""
@@ -37,7 +41,6 @@ class Registration:
             except Closed:
                 return
             except GoQueueError as error:
-                self.reachable = False
                 level = "debug" if error.retriable else "error"
                 getattr(self._daemon.log, level)("metad does not answer", extra=logs.fields(error=error.name,
                                                                                           reason=error.message))
@@ -47,7 +50,6 @@ class Registration:
     async def _register(self) -> None:
         body = Register(self._daemon.node_id, self._daemon.name, self._daemon.endpoints)
         reply, _ = await self._client.call(Kind.REGISTER, body, to=METAD)
-        self.reachable = True
         self._daemon.log.info("registered", extra=logs.fields(incarnation=reply.incarnation, cluster=reply.cluster_id))
         self._ready()
 

@@ -94,6 +94,7 @@ HTTP: Final = (
     Option("http.maxConnections", 10_000, INT, "connections at a time; more are turned away", 1, 1_000_000),
     Option("http.requestTimeout", 10_000, DURATION, "a request that has begun must be whole after this long", 100, 3_600_000),
     Option("http.idleTimeout", 75_000, DURATION, "a connection without a request is closed after this long", 1_000, 3_600_000),
+    Option("http.answerTimeout", 10_000, DURATION, "a node that does not answer for so long makes the answer 503", 100, 600_000),
     Option("http.drain", 10_000, DURATION, "how long answers under way may take when the gateway stops", 100, 3_600_000),
 )
 
