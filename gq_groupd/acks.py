@@ -6,7 +6,7 @@ may or may not be counted in: `settle_below` moves the watermark over them when 
 
 from pyroaring import BitMap64
 
-from gq_groupd.bitmaps import TOP, bitmap_between, run_end
+from gq_proto.bitmaps import TOP, bitmap_between, run_end
 
 
 class Acked:

@@ -6,7 +6,7 @@ already (hard). R itself counts as done when all of its offsets are; committed o
 
 from pyroaring import BitMap64
 
-from gq_groupd.bitmaps import TOP, union_of
+from gq_proto.bitmaps import TOP, union_of
 
 
 class Anchors:

@@ -5,12 +5,12 @@ from functools import partial
 from pyroaring import BitMap64
 
 from gq_groupd import entries as e
-from gq_groupd.bitmaps import bitmap_of
 from gq_groupd.desk import Desk
 from gq_groupd.effects import CopyDeadLetters, DeadLetterEnd, DeadLettersCopied, PrepareDeadLetters
 from gq_groupd.entries import How
 from gq_groupd.part import Part
 from gq_groupd.settling import Settling
+from gq_proto.bitmaps import bitmap_of
 from gq_proto.errors import GoQueueError, NotFound, OffsetOutOfRange
 
 REST_MS = 1_000         # after a step failed

@@ -13,8 +13,6 @@ from gq_groupd.dead_letters import DeadLetters
 from gq_groupd.exports import Exports
 from gq_groupd.hosted import Hosted, Shared
 from gq_groupd.options import settings_of
-from gq_groupd.peers import Peers
-from gq_groupd.watcher import Watcher
 from gq_proto import codec, limits
 from gq_proto.errors import GoQueueError, NotCoordinator, UnknownKind
 from gq_proto.messages import Kind, ListGroupsReply, MetadataReply
@@ -22,7 +20,9 @@ from gq_proto.names import GROUPS_TOPIC
 from gq_run import metrics as m
 from gq_run.daemon import Daemon
 from gq_run.directory import Directory
+from gq_run.peers import Peers
 from gq_run.server import Incoming
+from gq_run.watcher import Watcher
 
 GAUGES_FRESH_S: Final = 1.0        # a scrape costs the cores at most so often
 OURS: Final = frozenset(kind for kind in Kind if Kind.JOIN <= kind <= Kind.PAUSE)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from pyroaring import BitMap64
 
-from gq_groupd.bitmaps import bitmap_of, ranges_of
 from gq_groupd.effects import DeadLetter
 from gq_groupd.tables import DEAD, step
+from gq_proto.bitmaps import bitmap_of, ranges_of
 
 BATCH = 100             # dead letters in one intent
 

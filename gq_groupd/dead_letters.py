@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gq_groupd.effects import CopyDeadLetters, DeadLetter, DeadLetterEnd, DeadLettersCopied, PrepareDeadLetters
-from gq_groupd.peers import Peers
 from gq_proto import codec, limits
 from gq_proto.errors import GoQueueError, Unavailable, UnknownTopicId, error_of
 from gq_proto.messages import (
@@ -33,6 +32,7 @@ from gq_proto.messages import (
 from gq_proto.names import dlq_of
 from gq_proto.ranges import of_offsets
 from gq_proto.record import CODEC_NONE, CODEC_ZSTD, COMPRESSED
+from gq_run.peers import Peers
 
 READ_BYTES: Final = 4 * limits.MIB
 REASON_BYTES_MAX: Final = 1_024

@@ -15,8 +15,6 @@ from gq_groupd.core import Core, PartGauge, Settings
 from gq_groupd.dead_letters import DeadLetters
 from gq_groupd.exports import Exports
 from gq_groupd.journal import Journal
-from gq_groupd.peers import Peers
-from gq_groupd.watcher import Watcher
 from gq_proto.errors import GoQueueError, NotCoordinator, Unavailable
 from gq_proto.messages import (
     Body,
@@ -33,6 +31,8 @@ from gq_proto.messages import (
 from gq_run import logs
 from gq_run.daemon import Daemon
 from gq_run.loop import Timer
+from gq_run.peers import Peers
+from gq_run.watcher import Watcher
 
 RETRY_S: Final = (0.05, 2.0)      # takeover: first wait and longest
 ASK_TIMEOUT_S: Final = 10.0

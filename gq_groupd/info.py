@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from gq_groupd.bitmaps import ranges_of
 from gq_groupd.desk import Desk
 from gq_groupd.group import SHARED, Group
 from gq_groupd.members import Members
 from gq_groupd.part import Part
+from gq_proto.bitmaps import ranges_of
 from gq_proto.messages import GroupInfo, GroupPartition, GroupSummary, MemberInfo
 
 ACKED_AHEAD_MAX = 10_000        # ranges told of a partition

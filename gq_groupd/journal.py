@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from gq_groupd.peers import Peers
 from gq_proto import codec, limits
 from gq_proto.errors import GoQueueError, OffsetOutOfRange, Unavailable, error_of
 from gq_proto.messages import (
@@ -30,6 +29,7 @@ from gq_proto.messages import (
     ProduceReply,
 )
 from gq_proto.record import BATCH, BATCH_HEADER, BATCH_VALUE
+from gq_run.peers import Peers
 
 READ_BYTES: Final = 4 * limits.MIB
 BATCH_BYTES: Final = 1 * limits.MIB

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
-from gq_groupd.bitmaps import bitmap_of, count_of, first_of, next_in
+from gq_proto.bitmaps import bitmap_of, count_of, first_of, next_in
 from gq_proto.limits import PRIORITY_DEFAULT
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from gq_groupd import entries as e
-from gq_groupd.bitmaps import ranges_of
 from gq_groupd.desk import Desk
 from gq_groupd.effects import AskEndOfEpoch, AskOffsetForTime, AskRuns, WatchSet
 from gq_groupd.group import Group, Key
 from gq_groupd.part import Part
+from gq_proto.bitmaps import ranges_of
 from gq_proto.errors import GoQueueError
 from gq_proto.limits import BUFFERED_RUNS, PRIORITIES
 from gq_proto.messages import (

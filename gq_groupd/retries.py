@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from pyroaring import BitMap64
 
-from gq_groupd.bitmaps import union_of
+from gq_proto.bitmaps import union_of
 from gq_proto.messages import TopicConfig
 
 

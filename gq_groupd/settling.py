@@ -9,7 +9,6 @@ from functools import partial
 from pyroaring import BitMap64
 
 from gq_groupd import entries as e
-from gq_groupd.bitmaps import clipped, count_of, ranges_of
 from gq_groupd.desk import Desk
 from gq_groupd.entries import How
 from gq_groupd.group import Group, Member
@@ -17,6 +16,7 @@ from gq_groupd.lease import Lease
 from gq_groupd.part import FEW, Part
 from gq_groupd.retries import backoff_ms
 from gq_proto import limits, names
+from gq_proto.bitmaps import clipped, count_of, ranges_of
 from gq_proto.errors import BadRequest, StaleReceipt
 from gq_proto.messages import Op, Progress, Receipt1, Settle1, SettleResult
 

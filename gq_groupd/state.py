@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gq_groupd import entries as e
-from gq_groupd.bitmaps import bitmap_of, count_of
 from gq_groupd.entries import How
 from gq_groupd.group import Group, Member
 from gq_groupd.lease import Lease
 from gq_groupd.part import Part
 from gq_groupd.snapshot import load_part
+from gq_proto.bitmaps import bitmap_of, count_of
 
 SPARE_MAX = 16              # rounds kept of members that left
 FORMER_LEASES = 4_096        # of a core: settled ones that repeated acks are still recognised for

@@ -12,7 +12,6 @@ from gq_groupd import hosted as hosted_module
 from gq_groupd.core import Core, Settings
 from gq_groupd.dead_letters import DeadLetters
 from gq_groupd.hosted import Hosted, Shared
-from gq_groupd.watcher import Watcher
 from gq_logd.config import LogConfig
 from gq_logd.core import LogCore
 from gq_logd.effects import Fail, Remove, Reply, Sync
@@ -21,6 +20,7 @@ from gq_proto import messages as m
 from gq_proto.errors import GoQueueError, NotCoordinator, Unavailable, UnknownTopicId
 from gq_proto.messages import Kind
 from gq_proto.names import GROUPS_TOPIC
+from gq_run.watcher import Watcher
 from tests.sim.disk import FakeDisk
 from tests.sim.world import Call, Done, Line, Server, World
 
@@ -225,7 +225,7 @@ class _Loop:
 
 
 class _Peers:
-    """gq_groupd.peers.Peers over Lines."""
+    """gq_run.peers.Peers over Lines."""
 
     def __init__(self, loop: _Loop, topics: dict[int, m.TopicMeta], logd: Line, metad: Line) -> None:
         self._loop, self._topics, self._logd, self._metad = loop, topics, logd, metad

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
-from gq_groupd.bitmaps import union_of, within
 from gq_groupd.cursor import Lane
 from gq_groupd.group import SHARED
 from gq_groupd.part import Part
@@ -17,6 +16,7 @@ from gq_logd import queries
 from gq_logd.partition import Partition
 from gq_proto import codec
 from gq_proto import messages as m
+from gq_proto.bitmaps import union_of, within
 from gq_proto.names import DLQ_SUFFIX
 from gq_proto.runs import UNDELIVERABLE
 from tests.sim.daemons import Groupd, Key, Logd, Metad
