@@ -105,7 +105,7 @@ class Serving:
 
     def _reply(self, group: Group, parked: Parked, leases: list[Lease]) -> None:
         after = parked.after if parked.after > self._desk.confirmed else 0
-        if any([lease.delivery > 1 for lease in leases]):
+        if any(lease.delivery > 1 for lease in leases):
             after = self._desk.pending()         # no one sees an attempt that a crash could make undone
         body = PollReply(leases, parked.settled, group.generation, group.paused, bool(parked.answers), group.number)
         parked.settled = []

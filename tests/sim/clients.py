@@ -186,7 +186,8 @@ class Consumer:
         self._polling = True
         hold = not self.calm and self._rng.random() < 0.1
         body = m.Poll(self.group, self.name, self._generation, self._rng.choice((1, 10, 50, 500)),
-                      self._rng.choice((0, 100, 1_000)), VISIBILITY_MS, hold, progress=self._progress(), answers=self._rng.choice((1, 1, 5)))
+                      self._rng.choice((0, 100, 1_000)), VISIBILITY_MS, hold, progress=self._progress(),
+                      answers=self._rng.choice((1, 1, 5)))
         self._line.call(Kind.POLL, body, lambda reply, frames, error: self._polled(reply, error, hold), timeout_s=2.0)
 
     def _polled(self, reply: m.PollReply | None, error: GoQueueError | None, hold: bool) -> None:
