@@ -5,12 +5,14 @@ log tells as it is scanned: the answer waits for that. An offset beyond what is 
 the log is read up to its end first. Somebody who gave up is not answered.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Final
 
 from pyroaring import BitMap64
 
 from gq_delayd.desk import Desk
 from gq_delayd.effects import AskMarker, Call, Fail, Reply
+from gq_delayd.fresh import Fresh
 from gq_delayd.part import Part
 from gq_proto import ranges as rng
 from gq_proto.bitmaps import bitmap_of, clipped, ranges_of
@@ -19,54 +21,44 @@ from gq_proto.errors import BadRequest, GoQueueError, Unavailable
 from gq_proto.limits import DELAYED_RANGES_MAX
 from gq_proto.messages import CancelDelayed, CancelDelayedReply, Fate, WriteMarkerReply
 
+GONE: Final = "the partition moved, or its log began a new epoch: ask again"
+
 
 class Cancel:
-    """A request on its way. `looking`: the log is read for it. `numbers`: markers whose fate is open; `asked`: what they name."""
+    """A request on its way. `numbers`: markers whose fate is open; `asked`: what they name."""
 
-    __slots__ = ("asked", "call", "looking", "numbers", "taken")
+    __slots__ = ("asked", "call", "numbers", "taken")
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        self.looking = False
         self.asked = BitMap64()
         self.numbers: set[int] = set()
         self.taken = BitMap64()
 
 
 class Cancelling:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self.look: Callable[[Part], bool] = lambda part: False
+    def __init__(self, desk: Desk, fresh: Fresh) -> None:
+        self._desk, self._fresh = desk, fresh
         self._open: dict[int, list[Cancel]] = {}         # by part id
-        self._unread: dict[int, list[Cancel]] = {}       # the same, before the log was read for them
 
     def request(self, part: Part, call: Call) -> None:
         body: CancelDelayed = call.body
         rng.check_ranges(body.ranges)
         if len(body.ranges) > 2 * DELAYED_RANGES_MAX or not body.ranges:
             raise BadRequest(f"name 1 to {DELAYED_RANGES_MAX} offset ranges")
-        cancel = Cancel(call)
+        id = part.id
         if body.ranges[-2] + body.ranges[-1] > part.known:
-            cancel.looking = self.look(part)
-            self._unread.setdefault(part.id, []).append(cancel)
+            self._fresh.wait(part, call, lambda: self._begin(id, call))
         else:
-            self._begin(part, cancel)
+            self._begin(id, call)
 
-    def read(self, part: Part) -> None:
-        """The log is read up to where it ended when that was asked for."""
-        waiting = self._unread.pop(part.id, [])
-        late = [cancel for cancel in waiting if not cancel.looking]      # they came while it was on its way
-        for cancel in waiting:
-            if cancel.looking:
-                self._begin(part, cancel)
-        if late:
-            self._unread[part.id] = late
-            asked = bool(part.asking) or self.look(part)
-            for cancel in late:
-                cancel.looking = asked
-
-    def _begin(self, part: Part, cancel: Cancel) -> None:
-        cancel.asked = within_all(part.waiting(), cancel.call.body.ranges)
+    def _begin(self, id: int, call: Call) -> None:
+        part = self._desk.by_id.get(id)
+        if part is None:
+            self._desk.emit(Fail(call, Unavailable(GONE)))
+            return
+        cancel = Cancel(call)
+        cancel.asked = within_all(part.waiting(), call.body.ranges)
         for piece in _pieces(ranges_of(cancel.asked), self._desk.settings.ready_messages):
             number = self._desk.next_number()
             cancel.numbers.add(number)
@@ -86,7 +78,7 @@ class Cancelling:
         cancel.taken |= taken
         if part is None or error:
             self._open[ask.id].remove(cancel)
-            self._desk.emit(Fail(cancel.call, error or Unavailable("the partition's log began a new epoch: ask again")))
+            self._desk.emit(Fail(cancel.call, error or Unavailable(GONE)))
         else:
             self.decided(part)
 
@@ -98,14 +90,15 @@ class Cancelling:
 
     def expire(self) -> None:
         """Forget those who gave up, and those whose part is not what it was."""
-        for waiting in (self._open, self._unread):
-            for id in list(waiting):
-                gone = waiting[id] if id not in self._desk.by_id else []
-                for cancel in gone:
-                    self._desk.emit(Fail(cancel.call, Unavailable("the partition moved, or its log began a new epoch: ask again")))
-                waiting[id] = [cancel for cancel in waiting[id] if not gone and cancel.call.deadline > self._desk.now]
-                if not waiting[id]:
-                    del waiting[id]
+        for id in list(self._open):
+            if id not in self._desk.by_id:
+                for cancel in self._open[id]:
+                    self._desk.emit(Fail(cancel.call, Unavailable(GONE)))
+                del self._open[id]
+                continue
+            self._open[id] = [cancel for cancel in self._open[id] if cancel.call.deadline > self._desk.now]
+            if not self._open[id]:
+                del self._open[id]
 
     def _answered(self, part: Part, cancel: Cancel) -> bool:
         if cancel.numbers or not (cancel.asked - cancel.taken).isdisjoint(part.waiting()):

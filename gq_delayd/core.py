@@ -20,6 +20,7 @@ from gq_delayd.cancelling import Cancelling
 from gq_delayd.desk import Desk
 from gq_delayd.effects import Ask, AskIndex, AskMarker, Call, Effect, Key, Reply
 from gq_delayd.firing import Firing
+from gq_delayd.fresh import Fresh
 from gq_delayd.listing import Listing, next_due
 from gq_delayd.loading import Loading
 from gq_delayd.part import Part
@@ -43,12 +44,13 @@ class Core:
         self._saving = Saving(self._desk)
         self._loading = Loading(self._desk, self._saving)
         self._firing = Firing(self._desk)
-        self._cancelling = Cancelling(self._desk)
-        self._listing = Listing(self._desk)
+        self._fresh = Fresh(self._desk)
+        self._cancelling = Cancelling(self._desk, self._fresh)
+        self._listing = Listing(self._desk, self._fresh)
         self._loading.on_serving = self._firing.recall
         self._loading.on_decided = self._cancelling.decided
-        self._loading.on_read = self._cancelling.read
-        self._cancelling.look = self._loading.look
+        self._loading.on_read = self._fresh.read
+        self._fresh.look = self._loading.look
         self._shift_us: int | None = None        # wall clock less monotonic, in the last turn
         self._unprepared = False
         self.jumps = 0                           # of the wall clock
@@ -131,6 +133,7 @@ class Core:
             self._loading.work()
         if self._listing.waiting:
             self._listing.work()
+        self._fresh.expire()
         self._cancelling.expire()
         touched, desk.touched = desk.touched, {}
         for part in touched:

@@ -1,7 +1,8 @@
 """Pages of what waits, in order of (due, partition, offset).
 
 The wheel's slots are the order, coarsely; only the slots that a page reaches are looked at. A large slot is split into finer ones
-first, a bit per turn, so that a page of a million messages due on the same day holds up nothing.
+first, a bit per turn, so that a page of a million messages due on the same day holds up nothing. The first page knows of everything
+that was published before it was asked for.
 """
 
 from array import array
@@ -9,6 +10,7 @@ from typing import Final
 
 from gq_delayd.desk import Desk
 from gq_delayd.effects import Call, Fail, Reply
+from gq_delayd.fresh import Fresh
 from gq_delayd.part import Part
 from gq_delayd.wheel import TICK_US, pairs
 from gq_proto.errors import BadRequest, NotCoordinator
@@ -21,7 +23,7 @@ Row = tuple[int, int, int]       # due, partition, offset
 
 
 class Page:
-    __slots__ = ("after", "call", "ids", "limit")
+    __slots__ = ("after", "call", "ids", "limit", "unread")
 
     def __init__(self, call: Call, parts: list[Part]) -> None:
         body: ListDelayed = call.body
@@ -29,18 +31,32 @@ class Page:
             raise BadRequest("after is [due_us, partition, offset] of the last one seen, or []")
         self.call = call
         self.ids = [part.id for part in parts]
+        self.unread = len(parts)
         self.after: Row = (body.after[0], body.after[1], body.after[2]) if body.after else (-1, -1, -1)
         self.limit = max(1, min(body.limit, DELAYED_PAGE_MAX))
 
 
 class Listing:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, fresh: Fresh) -> None:
+        self._desk, self._fresh = desk, fresh
         self._open: list[Page] = []
 
     def request(self, call: Call, parts: list[Part]) -> None:
         """Answered as soon as the slots it needs are small."""
         page = Page(call, parts)
+        if call.body.after:
+            self._begin(page)
+            return
+        for part in parts:
+            self._fresh.wait(part, call, lambda: self._read(page))
+
+    def _read(self, page: Page) -> None:
+        """One more of its logs is read."""
+        page.unread -= 1
+        if not page.unread:
+            self._begin(page)
+
+    def _begin(self, page: Page) -> None:
         if not self._step(page):
             self._open.append(page)
 

@@ -9,7 +9,7 @@ from gq_delayd.effects import AskDue, AskMarker
 from gq_proto import messages as m
 from gq_proto.errors import Unavailable
 from gq_proto.messages import Fate, Kind
-from tests.unit.gq_delayd.rig import MS, Call, Play
+from tests.unit.gq_delayd.rig import MS, Call, Log, Play
 
 HOUR = 3_600_000 * MS
 
@@ -74,6 +74,31 @@ def test_a_partition_that_moves_meanwhile_answers_to_ask_again() -> None:
     play._at().own({})
     play.run(0.1)
     assert isinstance(call.error, Unavailable)
+
+
+def test_a_log_that_lost_something_meanwhile_answers_to_ask_again() -> None:
+    """What is known of it begins anew: nothing can be said before it is read."""
+    play = Play()
+    play.log.publish(play.wall_us + HOUR, 3)
+    play.run(0.1)
+    play.refuse = lambda ask: Unavailable("not now") if isinstance(ask, AskDue) else None
+    call = cancel(play, 5, 1)
+    play.log.lose(1)
+    play.log.lead()
+    play.run(1.0)
+    assert isinstance(call.error, Unavailable) and call.reply is None
+
+
+def test_a_page_knows_what_was_published_before_it_was_asked_for() -> None:
+    first, second = Log(0), Log(1)
+    play = Play(first, second)
+    play.run(0.1)
+    for _ in range(20):
+        second.publish(play.wall_us + HOUR)
+        first.publish(play.wall_us + HOUR)
+        page = play.call(Kind.LIST_DELAYED, m.ListDelayed([], 1000), partition=-1)
+        play.run(0.1)
+        assert len(page.reply.delayed) == 3 * (first.end + second.end)
 
 
 @pytest.mark.parametrize("seed", range(20))
