@@ -4,16 +4,16 @@ A GoQueueError is the call's status, with its name in the trailers; anything els
 no more than that. A cancelled call (the caller went away, or its deadline passed) unwinds as asyncio tasks do.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from gq_gateway.rpc.status import status_of, trailers
 from gq_proto import limits
-from gq_proto.errors import GoQueueError, Internal
+from gq_proto.errors import BadRequest, GoQueueError, Internal
 
 MARGIN_S: Final = 0.1           # an answer is on its way so long before the caller gives up
 PATIENCE_S: Final = limits.REQUEST_DEADLINE_MS / 1000
@@ -54,7 +54,7 @@ def unary(method: Unary, taken: Callable[[], None] = lambda: None) -> Callable[[
     async def handle(request: Any, context: Any) -> Any:
         taken()
         try:
-            return await method(request, Caller(context))
+            return await method(readable(request), Caller(context))
         except Exception as error:
             await _refuse(context, error)
 
@@ -65,19 +65,34 @@ def stream(method: Stream) -> Callable[[Any, Any], Awaitable[None]]:
     """A handler for grpc of a method that reads and writes caller.context itself. It returns when the call is over."""
     async def handle(request: Any, context: Any) -> None:
         try:
-            await method(request, Caller(context))
+            await method(readable(request), Caller(context))
         except Exception as error:
             await _refuse(context, error)
 
     return handle
 
 
+def reader(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """A deserializer for grpc: what is no message becomes the error that the call ends with."""
+    def read(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except DecodeError:
+            return BadRequest("the request is no message of this method's type, see goqueue.proto")
+
+    return read
+
+
+def readable(request: Any) -> Any:
+    if isinstance(request, BadRequest):
+        raise request
+    return request
+
+
 async def _refuse(context: Any, error: Exception) -> None:
-    if isinstance(error, grpc.aio.AbortError):
-        raise error
+    if isinstance(error, grpc.aio.BaseError):
+        raise error                                 # grpc's own: it was aborted, or the caller left while it was written to
     if not isinstance(error, GoQueueError):
-        if context.done() or context.cancelled():
-            raise asyncio.CancelledError            # grpc says so to a write after the caller left, with errors of its own
         _log.error("a bug in a gRPC call", exc_info=error)
         error = Internal(INSIDE)
     status = status_of(error)
@@ -90,4 +105,4 @@ async def each(context: Any) -> AsyncIterator[Any]:
         request = await context.read()
         if request is grpc.aio.EOF:
             return
-        yield request
+        yield readable(request)

@@ -50,7 +50,7 @@ class Listener:
         self._credentials = credentials
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(options=settings(max_message_bytes), maximum_concurrent_rpcs=max_calls)
-        self._server.add_generic_rpc_handlers((self._service.handlers(),))
+        self._service.serve(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection((NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
 

@@ -42,13 +42,16 @@ class Service:
             "Join": groups.join, "Poll": groups.poll, "Heartbeat": groups.heartbeat, "Leave": groups.leave,
         }
 
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """For a server to serve."""
-        return grpc.method_handlers_generic_handler(NAME, {method.name: self._handler(method) for method in DESCRIPTOR.methods})
+    def serve(self, server: Any) -> None:
+        """Have a server serve it."""
+        handlers = {method.name: self.handler(method) for method in DESCRIPTOR.methods}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, handlers),))
+        server.add_registered_method_handlers(NAME, handlers)
 
-    def _handler(self, method: Any) -> "grpc.RpcMethodHandler[Any, Any]":
+    def handler(self, method: Any) -> "grpc.RpcMethodHandler[Any, Any]":
         call = self._methods[method.name]
-        reads, writes = GetMessageClass(method.input_type).FromString, GetMessageClass(method.output_type).SerializeToString
+        reads = guard.reader(GetMessageClass(method.input_type).FromString)
+        writes = GetMessageClass(method.output_type).SerializeToString
         if method.client_streaming:
             return grpc.stream_stream_rpc_method_handler(guard.stream(call), reads, writes)
         if method.server_streaming:

@@ -11,7 +11,7 @@ from gq_gateway import goqueue_pb2 as pb
 from gq_gateway.rpc import guard
 from gq_gateway.rpc.guard import Caller
 from gq_gateway.rpc.service import DESCRIPTOR, NAME, Service
-from gq_proto.errors import Fenced, Internal
+from gq_proto.errors import BadRequest, Fenced, Internal
 from tests.unit.gq_gateway.grpc_fakes import Context, Gateway, run
 
 SPEC = "CreateTopic DeleteTopic ListTopics Publish PublishStream Subscribe Ack Nack Reject Extend Commit Poll Join Leave Heartbeat"
@@ -21,9 +21,25 @@ def test_every_method_of_the_proto_is_served_and_every_one_of_the_specification_
     service = Service(Gateway())  # type: ignore[arg-type]
     assert NAME == "goqueue.v1.GoQueue"
     assert {method.name for method in DESCRIPTOR.methods} == {*SPEC.split(), "Settle"} == set(service._methods)
-    handlers: Any = service.handlers()
-    publish = handlers.service(type("Details", (), {"method": f"/{NAME}/Publish"})())
+    publish: Any = service.handler(DESCRIPTOR.methods_by_name["Publish"])
     assert publish.request_deserializer(pb.PublishRequest(acks=pb.ACKS_ALL).SerializeToString()).acks == pb.ACKS_ALL
+
+
+@pytest.mark.parametrize("wrap", [guard.unary, guard.stream])
+def test_what_is_no_message_is_refused_as_such(wrap: Any) -> None:
+    async def method(request: Any, caller: Caller) -> None:
+        raise AssertionError("it is not called")
+
+    async def play() -> None:
+        read = guard.reader(pb.PublishRequest.FromString)
+        context = Context()
+        with pytest.raises(grpc.aio.AbortError):
+            await wrap(method)(read(b"\xff\xff\xff"), context)
+        assert context.aborted[0] is grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(BadRequest):
+            [_ async for _ in guard.each(Context(read(b"\xff")))]
+
+    run(play())
 
 
 async def outcome(method: Any, wrap: Any = guard.unary) -> tuple[Any, ...]:
