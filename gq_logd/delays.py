@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pyroaring import BitMap64
 
-from gq_proto import ranges as rng
+from gq_proto.bitmaps import ranges_of
 from gq_proto.control import ControlType
 
 
@@ -23,7 +23,7 @@ class Delays:
     def undecided(self, wanted: Sequence[int], delayed: Sequence[int]) -> list[int]:
         """The part of `wanted` that is a delayed record (`delayed` ranges) and not decided yet."""
         left = (_set(wanted) & _set(delayed)) - self._ready - self._cancelled
-        return _ranges(left)
+        return ranges_of(left)
 
     def apply(self, type_: int, decided: Sequence[int]) -> None:
         """A ready or cancelled record with these ranges is in the log; what was decided before keeps its fate."""
@@ -36,7 +36,7 @@ class Delays:
     def hidden(self, delayed: Sequence[int], include_pending: bool) -> list[int]:
         """Of these delayed ranges: what an app must not see. With include_pending only the cancelled."""
         asked = _set(delayed)
-        return _ranges(asked & self._cancelled if include_pending else asked - self._ready)
+        return ranges_of(asked & self._cancelled if include_pending else asked - self._ready)
 
     def trim(self, log_start: int) -> None:
         for decided in (self._ready, self._cancelled):
@@ -49,7 +49,3 @@ def _set(ranges: Sequence[int]) -> BitMap64:
     for at in range(0, len(ranges), 2):
         found.add_range(ranges[at], ranges[at] + ranges[at + 1])
     return found
-
-
-def _ranges(offsets: BitMap64) -> list[int]:
-    return rng.of_offsets(offsets)

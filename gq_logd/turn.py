@@ -11,7 +11,7 @@ and the partition is as it was. The first append in a new leader epoch is preced
 Invariant: partition and log change in _written() only, which runs after the complete write and cannot fail.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from gq_logd.partition import Partition
@@ -22,14 +22,15 @@ from gq_proto import ranges as rng
 from gq_proto import record as rec
 from gq_proto.errors import BadRecord, BadRequest, DiskFull, Fenced, GoQueueError, TooLarge
 from gq_proto.found import Batch, Stamped
-from gq_proto.limits import SEGMENT_BYTES_MAX
+from gq_proto.limits import SEGMENT_BYTES_MAX, VALUE_CEILING
 from gq_proto.messages import Produced
 
 DECIDING: Final = (control.ControlType.DELAY_READY, control.ControlType.DELAY_CANCELLED)
+NEAR: Final = 256                # offsets
 
 
 class Item:
-    """A batch to append. `produced` is its outcome; `end` the offset behind it, which fsync=every waits for."""
+    """A batch to append, or with frame None a control record. `produced` is its outcome; `end` the offset behind it, which fsync=every waits for."""
 
     __slots__ = ("end", "error", "frame", "index", "internal", "produced", "ticket")
 
@@ -108,9 +109,9 @@ class Turn:
         partition = self._partition
         found: list[int] = []
         inside = rng.clip(rng.union(wanted, ()), partition.log.start, partition.log.end)
-        for at in range(0, len(inside), 2):
-            delayed = partition.delayed_within(inside[at], inside[at] + inside[at + 1])
-            found += partition.delays().undecided(inside[at:at + 2], delayed)
+        for near in _neighbourhoods(inside):
+            delayed = partition.delayed_within(near[0], near[-2] + near[-1])
+            found += partition.delays().undecided(near, delayed)
         return rng.subtract(found, self._decided)
 
     def check_marker(self, marker: control.Marker) -> None:
@@ -134,7 +135,7 @@ class Turn:
         stamped = codec.stamp(
             frame, self._next, self._wall_us if create else max(self._wall_us, self._max), create=create and not item.internal,
             internal=item.internal, position=self._position, segment_base=live.base, last_index_position=self._index_position,
-            max_value=settings.max_message_bytes, last_timestamp=self._max, last_time_point=self._time_point,
+            max_value=VALUE_CEILING if item.frame is None else settings.max_message_bytes, last_timestamp=self._max, last_time_point=self._time_point,
             index_interval=partition.config.index_interval_bytes, time_interval_us=partition.config.time_interval_us)
         if stamped.batch and self._known(item, stamped, stamped.batch):
             return
@@ -223,6 +224,15 @@ class Turn:
             item.end = stamped.next_offset
             item.produced = Produced(0, "", stamped.first_offset, rec.timestamp_of(frame), partition.log.start)
         partition.changed = True
+
+
+def _neighbourhoods(ranges: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Ranges in pieces without wide gaps: to look at a gap costs less than to look again behind it."""
+    start = 0
+    for at in range(2, len(ranges) + 2, 2):
+        if at == len(ranges) or ranges[at] - ranges[at - 2] - ranges[at - 1] > NEAR:
+            yield ranges[start:at]
+            start = at
 
 
 def control_frame(type_: int, body: bytes) -> bytearray:

@@ -1,5 +1,6 @@
 """Fetch by offset and by ranges, long polls, what is hidden; Runs, Due and markers."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gq_proto import codec, control, messages
+from gq_proto import ranges as rng
 from gq_proto import record as rec
-from gq_proto.errors import BadRequest, Fenced, OffsetOutOfRange
+from gq_proto.errors import BadRequest, Fenced, OffsetOutOfRange, TooLarge
 from gq_proto.limits import REQUEST_FRAMES_MAX
 from gq_proto.messages import Kind
 from tests.unit.gq_logd.world import TOPIC, Call, World, batch_of, produce, values
@@ -263,6 +265,29 @@ def test_delayed_records_are_hidden_until_ready_the_first_word_decides(tmp_path:
     assert values(world.read_all(include_delayed=True)) == [b"now", b"d2", b"d3", b"d5", b"now2"]
     due = world.ask(Kind.DUE, messages.Due(3))
     assert due.due[::2] == [3, 4, 5] and [c.type for c in due.controls] == [3, 4]
+
+
+def test_scattered_ranges_decide_what_is_delayed_in_them_and_nothing_else(tmp_path: Path) -> None:
+    world, chance, delayed = World(tmp_path), random.Random(5), set[int]()
+    for number in range(60):
+        kind: dict[str, Any] = {"flags": rec.DELAYED, "headers": DELAY} if number % 3 else {}
+        low = world.publish(batch_of(*[b"x"] * chance.randrange(1, 80), **kind))[0].base_offset
+        delayed |= set(range(low, world.partition.log.end)) if kind else set()
+    end, decided = world.partition.log.end, set[int]()
+    for _ in range(20):
+        wanted = sorted(chance.sample(range(end), chance.choice([2, 20, 200])))
+        ranges = [number for offset in wanted for number in (offset, 1)]
+        reply = world.ask(Kind.WRITE_MARKER, messages.WriteMarker(3, control.encode_body(3, ranges)))
+        taken = {offset for low, high in rng.pairs(reply.taken) for offset in range(low, high)}
+        assert taken == (set(wanted) & delayed) - decided
+        decided |= taken
+
+
+def test_a_topic_of_small_messages_has_control_records_of_any_size(tmp_path: Path) -> None:
+    world = World(tmp_path, settings={"max_message_bytes": 1})
+    world.publish(batch_of(*[b"x"] * 1000, flags=rec.DELAYED, headers=DELAY))
+    assert len(world.ask(Kind.WRITE_MARKER, decide(3, *[number for i in range(1, 1001, 2) for number in (i, 1)])).taken) == 1000
+    assert world.publish(batch_of(b"xx"))[0].error == TooLarge.code
 
 
 def test_two_markers_in_one_turn_the_first_decides(tmp_path: Path) -> None:
