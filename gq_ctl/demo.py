@@ -70,8 +70,8 @@ class Demo:
         self.publisher: Worker | None = None
         self.consumers: list[Worker] = []
         self.kills: list[Kill] = []
-        self.partition = 0               # of the two messages of its own
-        self.waiting = 0                 # lines sent and not taken, as far as was told, when the critical message was published
+        self.partitions: set[int] = set()    # of the two messages of its own
+        self.waiting = 0                     # lines that were not acked when the critical one was published
         self._ears = selectors.DefaultSelector()
         self._asked = 0.0
         self._end = 0.0
@@ -173,7 +173,7 @@ class Demo:
     def _kill_logd_and_delayd(self) -> None:
         assert self.publisher
         with self._client() as client:
-            self.partition = client.publish(TOPIC, b"a delayed one", key=DELAYED, delay=DELAY_S).partition
+            self.partitions.add(client.publish(TOPIC, b"a delayed one", key=DELAYED, delay=DELAY_S).partition)
         self._kill_daemons("logd", "delayd", then=self.publisher.go)
 
     def _kill_daemons(self, *names: str, then: Callable[[], None] = lambda: None) -> None:
@@ -198,25 +198,26 @@ class Demo:
         return Client(data_dir=self.data)
 
     def _publish_critical(self) -> None:
-        assert self.publisher
+        """Where the most lines wait."""
         with self._client() as client:
-            client.topic(TOPIC)
-            self._listen()
-            self.waiting = max(0, int(self.publisher.facts.get("sent", 0)) - round(self._taken() * self.total))
-            client.publish(TOPIC, b"a critical one", key=CRITICAL, priority="critical", partition=self.partition)
+            parts = client.describe_group(GROUP).partitions
+            where = max(parts, key=lambda part: part.lag).partition
+            client.publish(TOPIC, b"a critical one", key=CRITICAL, priority="critical", partition=where)
+        self.waiting = sum(part.lag for part in parts)
+        self.partitions.add(where)
 
     def _told(self, key: bytes) -> float | None:
         """How long after it was published, or due, a consumer got that message; None: nobody did yet."""
         return min((worker.facts[key.decode()] for worker in self.consumers if key.decode() in worker.facts), default=None)
 
     def _victim(self) -> Worker:
-        """A consumer to kill, that does not own the partition of the demo's own messages: what it holds comes again only when its
-        session has ended."""
+        """A consumer to kill, that does not own the partitions of the demo's own messages: what it holds comes again only when
+        its session has ended."""
         with self._client() as client:
             members = client.describe_group(GROUP).members
         owners = {int(member.client.rpartition(":")[2]) for member in members
-                  if self.partition in {part.partition for part in member.assignment}}
-        return next(worker for worker in self.consumers if worker.process.pid not in owners)
+                  if self.partitions & {part.partition for part in member.assignment}}
+        return next((worker for worker in self.consumers if worker.process.pid not in owners), self.consumers[1])
 
     def _kill_consumer(self) -> None:
         victim = self._victim()
