@@ -30,7 +30,8 @@ NEAR: Final = 256                # offsets
 
 
 class Item:
-    """A batch to append, or with frame None a control record. `produced` is its outcome; `end` the offset behind it, which fsync=every waits for."""
+    """A batch to append, or with frame None a control record. `produced` is its outcome; `end` the offset behind it, which
+    fsync=every waits for."""
 
     __slots__ = ("end", "error", "frame", "index", "internal", "produced", "ticket")
 
@@ -135,7 +136,8 @@ class Turn:
         stamped = codec.stamp(
             frame, self._next, self._wall_us if create else max(self._wall_us, self._max), create=create and not item.internal,
             internal=item.internal, position=self._position, segment_base=live.base, last_index_position=self._index_position,
-            max_value=VALUE_CEILING if item.frame is None else settings.max_message_bytes, last_timestamp=self._max, last_time_point=self._time_point,
+            max_value=VALUE_CEILING if item.frame is None else settings.max_message_bytes,
+            last_timestamp=self._max, last_time_point=self._time_point,
             index_interval=partition.config.index_interval_bytes, time_interval_us=partition.config.time_interval_us)
         if stamped.batch and self._known(item, stamped, stamped.batch):
             return
