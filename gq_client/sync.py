@@ -113,8 +113,9 @@ class Client(Admin, Delays):
 
     def reader(self, topic: str, partition: int, from_: Start = EARLIEST, *, stop_at_end: bool = False, committed: bool = True,
                include_delayed: bool = False) -> Reader:
-        """A simple read from "earliest", "latest", an offset or a time (datetime; Unix seconds as float) on. A delayed message comes
-        when it is due, or where it lies (always so with stop_at_end); include_delayed: also those that are not due. UnknownTopic."""
+        """A simple read from "earliest", "latest", an offset or a time (datetime; Unix seconds as float) on. A delayed message
+        that is due comes where it lies, one that is not when it is; never with stop_at_end. include_delayed: all where they lie.
+        UnknownTopic."""
         found, offset = self.run(locate(self.routes, topic, partition, from_))
         return Reader(self, Cursor(found, partition, offset, stop_at_end=stop_at_end, committed=committed,
                                    include_delayed=include_delayed))
@@ -127,9 +128,9 @@ class Client(Admin, Delays):
         """Write one message and wait for it: (partition, offset, timestamp).
 
         value, key: bytes, str (as UTF-8) or None. headers: a mapping or pairs (order and duplicates kept). priority: 0..4 or its
-        name. delay: seconds; deliver_at: Unix seconds or a datetime; 671,088.64 s ahead at most; none, less or past: now. partition:
-        else by key, without a key in turn. acks: none, leader, all. compress: "zstd". A topic that is not there is made. BadRecord,
-        TooLarge. TimedOut: it may or may not have been written."""
+        name. delay: seconds; deliver_at: Unix seconds or a datetime; 671,088.64 s ahead at most; none, less or past: now.
+        partition: else by key, without a key in turn. acks: none, leader, all. compress: "zstd". A topic that is not there is made.
+        BadRecord, TooLarge. TimedOut: it may or may not have been written."""
         patience = self.timeout if timeout is None else timeout
         line = self.take()
         wanted = acks, compress, idempotent
