@@ -14,3 +14,7 @@ sends or leaves unread; when a caller goes away, what was leased for it and not 
     settle       Ack and its kin, Settle          leases      what Subscribe handed out, to be settled here
     groups       Join Leave Heartbeat Commit      poll        Poll: hold leases and their bytes
 """
+
+import os
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")         # read when grpc is imported

@@ -1,6 +1,7 @@
 """The gRPC listener: grpc.aio's server on the gateway's loop, with reflection and health.
 
 Owns the port. An address that is the default one and taken (another node's on this machine) is done without, as every daemon does.
+grpc's own log is shut (see this package): it is not in our form, and what it says of a failure is raised, too.
 Bounds: calls at a time, bytes of a message; a connection without life is found out by pings.
 """
 
@@ -20,6 +21,7 @@ from gq_run import logs, paths
 from gq_run.daemon import OFF, Daemon
 
 KEY: Final = "grpc.address"
+ANY: Final = "0.0.0.0"              # what ":9000" means, as for HTTP
 PING_MS: Final = 10_000
 MIN_PING_MS: Final = 5_000          # callers that ping more often are turned away
 SERVING: Final = health_pb2.HealthCheckResponse.SERVING
@@ -59,8 +61,8 @@ class Listener:
         try:
             port = (self._server.add_secure_port(address, self._credentials) if self._credentials
                     else self._server.add_insecure_port(address))
-        except RuntimeError as error:
-            raise OSError(f"cannot listen at {address}: {error}") from None
+        except RuntimeError:
+            raise OSError(f"cannot listen at {address}: it is taken, or no address of this machine") from None
         await self._server.start()
         for name in ("", NAME):
             await self._health.set(name, SERVING)
@@ -92,18 +94,19 @@ class GrpcServer:
         address = config.text(KEY)
         if address in ("", OFF):
             return
-        host, _ = paths.split_address(address)
+        host, port = paths.split_address(address)
+        host = f"[{host}]" if ":" in host else host or ANY
         logging.getLogger("grpc").setLevel(logging.ERROR)
         listener = Listener(self._gateway, config.number("grpc.maxMessageBytes"), config.number("grpc.maxCalls"))
         try:
-            port = await listener.start(address)
+            port = await listener.start(f"{host}:{port}")
         except OSError as error:
             if not config.is_default(KEY):
                 raise OSError(f"{KEY}: {error}") from None
             self._daemon.log.warning("default address is taken, going on without it", extra=logs.fields(key=KEY, address=address))
             return
         self._listener = listener
-        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._address = f"{host}:{port}"
         self._daemon.log.info("listening", extra=logs.fields(grpc=self._address))
 
     async def stop(self, within: float) -> None:

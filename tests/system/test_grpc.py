@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from gq_gateway import goqueue_pb2 as pb
 from gq_gateway import goqueue_pb2_grpc
-from tests.system.harness import DAEMONS, Node, free_port, until
+from tests.system.harness import DAEMONS, Died, Node, free_port, until
 
 OFF = {"GOQUEUE_HTTP_ADDR": "off", "GOQUEUE_GATEWAY_METRICS_ADDR": "off", "GOQUEUE_METRICS_ADDR": "off"}
 MESSAGE_MAX = 2 << 20
@@ -168,6 +168,12 @@ def test_reflection_and_health_are_on(rpc: Rpc) -> None:
     health = health_pb2_grpc.HealthStub(channel)
     for name in ("", "goqueue.v1.GoQueue"):
         assert health.Check(health_pb2.HealthCheckRequest(service=name)).status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_an_address_that_was_asked_for_and_is_taken_is_why_it_does_not_start(rpc: Rpc, tmp_path: Path) -> None:
+    other = Node(tmp_path / "other", daemons=(), env={**OFF, "GOQUEUE_GRPC_ADDR": f"127.0.0.1:{rpc.port}"})
+    with other, pytest.raises(Died, match=r"(?s)exited 1:.*}\ngq_gateway: grpc\.address: cannot listen at 127"):
+        other.start("gateway")
 
 
 def test_a_garbled_message_is_an_error_of_that_call_alone(rpc: Rpc) -> None:
