@@ -72,14 +72,14 @@ def _responder(gateway: Gateway, route: Route, max_body: int) -> Responder:
     decoder = msgspec.json.Decoder(route.body) if route.body and not route.raw else None
     no_query = msgspec.convert({}, route.query) if not route.required_query else None
     counts = gateway.counts(route.method, route.path)
-    handler, lists = route.handler, route.query_lists
+    handler, lists, nullable = route.handler, route.query_lists, route.query_nullable
 
     async def answer(request: Any, response: Any, params: dict[str, str]) -> None:
         call = Call(gateway, request, params, route.status)
         check_site(request)
         await gateway.authorize(request, route.verb, params.get(route.resource, ""))
         text = request.query_string
-        call.query = no_query if not text and no_query is not None else parse_query(text, route.query, lists)
+        call.query = no_query if not text and no_query is not None else parse_query(text, route.query, lists, nullable)
         if route.body:
             call.raw = await read_body(request, max_body, route.optional)
             if decoder:

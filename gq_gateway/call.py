@@ -79,9 +79,13 @@ def too_large(most: int) -> GoQueueError:
     return TooLarge(f"the body is above {most} bytes (http.maxBodyBytes): send less at a time")
 
 
-def parse_query(text: str, kind: type[Struct], lists: frozenset[str]) -> Any:
-    """`lists`: parameters that may be given several times, or once with commas."""
+def parse_query(text: str, kind: type[Struct], lists: frozenset[str], nullable: frozenset[str] = frozenset()) -> Any:
+    """`lists`: parameters that may be given several times, or once with commas. `nullable`: those that may be left out, but not
+    be given as the word null, which msgspec would take for it."""
     found: dict[str, Any] = parse_query_string(text, keep_blank=True)
+    for name in nullable & found.keys():
+        if found[name] == "null":
+            raise Refused(BadRequest(f"{name}: there is no null in a URL, leave it out"), name)
     for name in lists & found.keys():
         given = found[name] if isinstance(found[name], list) else [found[name]]
         found[name] = [one for part in given for one in part.split(",") if one]

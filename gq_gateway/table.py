@@ -64,6 +64,14 @@ class Route:
         return frozenset(field.encode_name for field in info.fields if _is_list(field.type))
 
 
+    @cached_property
+    def query_nullable(self) -> frozenset[str]:
+        """Names of parameters that are left out rather than null."""
+        info = msgspec.inspect.type_info(self.query)
+        assert isinstance(info, msgspec.inspect.StructType)
+        return frozenset(field.encode_name for field in info.fields if field.default is None)
+
+
 def _is_list(kind: Any) -> bool:
     if isinstance(kind, msgspec.inspect.Metadata):
         return _is_list(kind.type)

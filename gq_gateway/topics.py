@@ -12,8 +12,10 @@ from gq_proto import limits
 from gq_proto.messages import CreateTopic, Kind, PartitionInfo, TopicConfig, TopicMeta
 from gq_proto.names import is_internal
 
+Setting = Annotated[int, Meta(ge=-1, le=2**53 - 1)]
 TopicSettings = msgspec.defstruct(
-    "TopicSettings", [(field.name, field.type | UnsetType, UNSET) for field in msgspec.structs.fields(TopicConfig)],
+    "TopicSettings", [(field.name, (Setting if field.type is int else field.type) | UnsetType, UNSET)
+                      for field in msgspec.structs.fields(TopicConfig)],
     rename="camel", forbid_unknown_fields=True, module=__name__,
     namespace={"__doc__": "Settings of a topic; what is left out is the node's default, or stays as it is. Milliseconds, bytes; "
                           "-1 is unlimited."})
