@@ -41,6 +41,7 @@ LINGER_S: Final = 0.01         # an op waits this long for company
 JOIN_ACKS: Final = 32          # so many acks are company enough
 QUIET_FLUSHES: Final = 5       # after so many with nothing to send, the flush timer rests until the app wakes it
 POLL_WAIT_MS: Final = 10_000
+ANSWERS: Final = 64            # to one Poll, which asks for a number of messages however they come
 BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.25, 0.5)
 PACE_S: Final = 1.0            # a member of a shared group asks for about so much work at a time
 FIRST_ASK: Final = 64          # ... and for so much while its pace is not known
@@ -273,8 +274,9 @@ class ConsumerCore:
             self.settler.flush(now)          # room for what is asked for; fewer acks wait for company
         self._polling = True
         o, member = self.options, self.member
+        answers = 1 if o.hold else ANSWERS
         body = Poll(o.group, member, self.generation, self._ask_for(), POLL_WAIT_MS, o.visibility_ms, o.hold, [],
-                    progress_of(self.held, now))
+                    progress_of(self.held, now), answers)
         self._ask(Kind.POLL, body, lambda *a: self._polled(member, *a), POLL_WAIT_MS / 1000 + 5)
 
     def _ask_for(self) -> int:
@@ -290,7 +292,7 @@ class ConsumerCore:
     def _polled(self, member: str, now: float, body: PollReply | None, frames: Any, error: GoQueueError | None) -> None:
         if member != self.member or not member:
             return
-        self._polling = False
+        self._polling = body is not None and body.open
         if body is None:
             self._poll_failed(now, error)
             return

@@ -306,6 +306,8 @@ class Session:
 
     def _finish(self, call: Call, error: GoQueueError | None) -> None:
         call.done, call.error = True, error
+        if error:
+            call.reply, call.frames = None, ()       # of an answer before the last
         self._open.pop(call, None)
         if call.id:
             self._sent.pop(call.id, None)

@@ -474,3 +474,26 @@ def test_receipts() -> None:
     text = play.walk(2)[1].receipt
     topic, partition, offset, delivery, nonce = text.split(":")
     assert (topic, partition, offset, delivery) == ("t", "0", "1", "1") and len(nonce) == 24
+
+
+def test_a_poll_for_several_answers_is_outstanding_until_the_last_or_its_failure() -> None:
+    play = Play().joined()
+    for last in (PollReply([]), Unavailable("the connection broke")):
+        ask = play.pop(Kind.POLL)
+        assert ask.body.answers > 1
+        for number in (1, 2):
+            lease = Lease(number, 42, TOPIC_ID, "t", 0, EPOCH, 1, [number, 1], 30_000)
+            ask.then(play.now, PollReply([lease], open=True), [], None)
+            assert number in play.core.held and not play.asked(Kind.POLL)
+        failed = isinstance(last, Unavailable)
+        ask.then(play.now, None if failed else last, [], last if failed else None)
+        play.now += 1
+        play.core.due(play.now)
+        assert play.asked(Kind.POLL)
+
+
+def test_a_hold_consumer_takes_one_answer_at_a_time() -> None:
+    play = Play(hold=True).joined()
+    play.core.take(play.now, 1)
+    play.core.pump(play.now)
+    assert play.pop(Kind.POLL).body.answers == 1

@@ -304,4 +304,4 @@ def test_several_answers_stop_when_the_connection_breaks() -> None:
     call = line.call(Kind.FETCH, m.Fetch([m.FetchPart(5, 1, -1, 0)], answers=3), LEADER, single=True)
     line.answer(m.FetchReply([m.Fetched(0)], True), b"one")
     line.session.down(line.now, LOGD)
-    assert isinstance(call.error, Unavailable) and call.done
+    assert isinstance(call.error, Unavailable) and call.done and call.reply is None
