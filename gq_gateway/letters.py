@@ -40,6 +40,7 @@ class LettersQuery(Struct, forbid_unknown_fields=True):
     group: Annotated[str, Meta(description="those that this group failed")] = ""
     partition: Annotated[Partition | None, Meta(description="those in this partition")] = None
     reason: Annotated[str, Meta(description="those whose reason contains this")] = ""
+    after: Annotated[str, Meta(description="those behind this one in the DLQ: partition:offset")] = ""
     limit: Annotated[int, Meta(ge=1, le=PAGE_MAX, description="letters at most")] = PAGE
     encoding: Force = "auto"
 
@@ -118,6 +119,7 @@ class Choice(NamedTuple):
     reason: str = ""
     limit: int = PAGE
     offsets: frozenset[int] = frozenset()
+    after: tuple[int, int] = (-1, -1)
 
     def fits(self, letter: Letter) -> bool:
         return (self.group in ("", letter.group) and self.reason in letter.reason
@@ -128,12 +130,21 @@ class Choice(NamedTuple):
 
 async def list_letters(call: Call) -> DeadLetters:
     query, client = call.query, call.gateway.client
-    chosen = Choice(query.group, query.partition, query.reason, query.limit)
+    chosen = Choice(query.group, query.partition, query.reason, query.limit, after=_after(query.after))
     found, more = await client.run(choose(client.routes, call.topic, chosen))
     messages = stored([letter.record for letter in found], query.encoding)
     return DeadLetters([DeadLetter(letter.record.partition, letter.record.offset, letter.topic, letter.partition, letter.offset,
                                    letter.group, letter.tries, letter.reason, letter.time_us, message)
                         for letter, message in zip(found, messages)], more)
+
+
+def _after(text: str) -> tuple[int, int]:
+    partition, _, offset = text.partition(":")
+    if not text:
+        return -1, -1
+    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (partition, offset)):
+        raise Refused(BadRequest("after: write partition:offset of the last letter"), "after")
+    return int(partition), int(offset)
 
 
 async def redrive(call: Call) -> Redriven:
@@ -179,6 +190,7 @@ def choose(routes: Routes, topic: str, choice: Choice) -> Operation[tuple[list[L
     found: list[Letter] = []
     looked = 0
     for number, low, high in [(number, *pair) for number, part in ranges.items() for pair in rng.pairs(part)]:
+        low = low if number > choice.after[0] else max(low, choice.after[1] + 1) if number == choice.after[0] else high
         while low < high:
             if len(found) >= choice.limit or looked >= LOOKED_MAX:
                 return found, True

@@ -49,8 +49,8 @@ TOPICS: Final = (
           body=topics.TopicChange, reply=topics.Topic, errors=TOPIC),
     Route("DELETE", "/topics/{topic}", topics.delete, "Delete a topic and all its messages", "Topics", ADMIN, "topic", status=204,
           errors=TOPIC),
-    Route("POST", "/topics/{topic}/purge", topics.purge, "Remove every message of a topic", "Topics", ADMIN, "topic", status=204,
-          errors=TOPIC),
+    Route("POST", "/topics/{topic}/purge", topics.purge, "Remove the messages of a topic, from its beginning on", "Topics", ADMIN,
+          "topic", body=topics.Purge, optional=True, reply=topics.Purged, errors=PART),
 )
 
 MESSAGES: Final = (

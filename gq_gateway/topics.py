@@ -7,9 +7,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gq_client.routing import METAD
 from gq_gateway.call import Call
+from gq_gateway.content import Partition
+from gq_gateway.moments import Position, position
+from gq_gateway.reading import offsets_at
 from gq_gateway.table import ADMIN
 from gq_proto import limits
-from gq_proto.messages import CreateTopic, Kind, PartitionInfo, TopicConfig, TopicMeta
+from gq_proto.messages import LATEST, CreateTopic, Kind, PartitionInfo, TopicConfig, TopicMeta
 from gq_proto.names import is_internal
 
 Setting = Annotated[int, Meta(ge=-1, le=2**53 - 1)]
@@ -78,6 +81,24 @@ class Topics(Struct):
     topics: list[Topic]
 
 
+class Purge(Struct, forbid_unknown_fields=True):
+    """What is removed; nothing said: everything."""
+
+    partition: Annotated[Partition | None, Meta(description="of this one only")] = None
+    before: Annotated[Position, Meta(description="up to here: an offset, latest, @UNIXSECONDS, RFC 3339")] = LATEST
+
+
+class LogStart(Struct, rename="camel"):
+    partition: int
+    log_start: int
+
+
+class Purged(Struct):
+    """Where each partition begins now."""
+
+    partitions: list[LogStart]
+
+
 async def create(call: Call) -> Topic:
     body: NewTopic = call.body
     await call.gateway.authorize(call.request, ADMIN, body.name)
@@ -112,8 +133,10 @@ async def delete(call: Call) -> None:
     await call.gateway.client.delete_topic(call.topic)
 
 
-async def purge(call: Call) -> None:
-    await call.gateway.client.purge(call.topic)
+async def purge(call: Call) -> Purged:
+    body, client = call.body, call.gateway.client
+    before = await client.run(offsets_at(client.routes, call.topic, body.partition, position(body.before, "before")))
+    return Purged([LogStart(number, await client.delete_before(call.topic, number, offset)) for number, offset in before.items()])
 
 
 def _config(settings: Any) -> dict[str, Any]:
