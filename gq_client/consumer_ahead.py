@@ -116,7 +116,7 @@ class Stream:
 
     def _is_stale(self, held: HeldLease) -> bool:
         """What was hidden when it was read ahead and is leased now has come due since: its bytes are fetched anew."""
-        hidden = self.chunks[0].hidden if self.chunks else []
+        hidden = next((chunk.hidden for chunk in self.chunks if chunk.high > held.todo[0]), ())
         return bool(hidden) and bool(rng.intersect(hidden, held.todo))
 
     def _feed_some(self, held: HeldLease) -> bool:

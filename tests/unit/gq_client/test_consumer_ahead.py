@@ -60,7 +60,8 @@ def test_every_lease_gets_what_it_names(chunks: list[int], leases: list[int], ac
     for size in chunks:
         token = stream.token
         stream.asked = True
-        stream.arrived(token, log(at, at + size), to_ranges(sorted(hidden)) if hidden else [], at + size)
+        within = sorted(offset for offset in hidden if at <= offset < at + size)
+        stream.arrived(token, log(at, at + size), to_ranges(within) if within else [], at + size)
         at += size
         stream.feed()
     for held, offsets in asked:
