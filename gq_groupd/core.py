@@ -203,6 +203,15 @@ class Core:
         """Per (group, topic, partition), for metrics at scrape."""
         return self._info.gauges()
 
+    def members(self) -> list[tuple[str, int]]:
+        """Of each group how many there are."""
+        return [(name, len(group.members)) for name, group in self._desk.state.groups.items()]
+
+    def named(self, numbers: Iterable[int]) -> list[str]:
+        """The groups that have these numbers; those that are gone are left out."""
+        groups = [self._desk.state.numbers.get(number) for number in numbers]
+        return [group.name for group in groups if group]
+
     # -- the end of every step ----------------------------------------------------------------
 
     def _finish(self) -> list[Effect]:

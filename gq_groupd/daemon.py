@@ -46,6 +46,7 @@ class GroupDaemon:
         self._daemon.detail = "waits for metad and the log"
         self._daemon.loop.each_turn(self._end_turn)
         self._daemon.metrics.add(self._gauges.samples)
+        self._daemon.metrics.add(self._shared.commits.samples)
         self._directory.start()
 
     def stop(self) -> None:
@@ -168,6 +169,9 @@ class Gauges:
             yield m.MESSAGES_RETRYING, labels, row.retrying
             yield m.MESSAGES_READY, labels, max(0, row.lag - row.in_flight - row.retrying)
         yield from self._sums()
+        for hosted in self._hosted():
+            for group, members in hosted.members():
+                yield m.GROUP_MEMBERS, (group,), members
         for group, histogram in self._durations.items():
             yield m.REBALANCE_DURATION, (group,), histogram
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from gq_groupd import effects as e
+from gq_groupd.commits import Commits
 from gq_groupd.core import Core, PartGauge, Settings
 from gq_groupd.dead_letters import DeadLetters
 from gq_groupd.exports import Exports
@@ -24,6 +25,8 @@ from gq_proto.messages import (
     OffsetForTime,
     PollReply,
     Runs,
+    Settle,
+    SettleReceipts,
     SettleReply,
     TopicMeta,
     Watched,
@@ -59,6 +62,7 @@ class Shared:
                  settings: Settings, topics: Callable[[], Iterable[TopicMeta]]) -> None:
         self.daemon, self.peers, self.watcher = daemon, peers, watcher
         self.dead_letters, self.exports, self.settings, self.topics = dead_letters, exports, settings, topics
+        self.commits = Commits()
         self.touched: dict[Hosted, None] = {}      # those whose end_turn() has something to do
 
     def end_turn(self) -> None:
@@ -78,7 +82,7 @@ class Hosted:
         self._retry_s = RETRY_S[0]
         self._core: Core | None = None
         self._journal: Journal | None = None
-        self._parked: dict[int, list[e.Reply | e.Fail | e.Push]] = {}
+        self._parked: dict[int, list[tuple[e.Reply | e.Fail | e.Push, float]]] = {}     # and since when
         self._confirmed = 0
         self._awaited = self._flush_set = False
         self._timer: Timer | None = None
@@ -128,7 +132,7 @@ class Hosted:
             if isinstance(effect, e.Fail):
                 _refuse(effect.call, effect.error)
         for ticket in sorted(parked):
-            for effect in parked[ticket]:
+            for effect, _ in parked[ticket]:
                 if not isinstance(effect, e.Push):
                     _refuse(effect.call, error)
 
@@ -150,6 +154,9 @@ class Hosted:
 
     def gauges(self) -> Iterable[PartGauge]:
         return self._core.gauges() if self.serving and self._core else ()
+
+    def members(self) -> Iterable[tuple[str, int]]:
+        return self._core.members() if self.serving and self._core else ()
 
     def end_turn(self) -> None:
         """At the end of a turn in which something happened: append what was decided, set the timer for what is due next."""
@@ -185,11 +192,20 @@ class Hosted:
 
     def _appended(self, ticket: int, end_offset: int) -> None:
         for number in range(self._confirmed + 1, ticket + 1):
-            for effect in self._parked.pop(number, ()):
+            for effect, since in self._parked.pop(number, ()):
                 self._send(effect)
+                if isinstance(effect, e.Reply) and isinstance(effect.body, SettleReply):
+                    self._note_commit(_request(effect.call).body, self._loop.now() - since)
         self._confirmed = ticket
         if self._core:
             self._do(self._core.appended(self._now_ms(), self._loop.wall_us(), ticket, end_offset))
+
+    def _note_commit(self, request: Settle | SettleReceipts, seconds: float) -> None:
+        if isinstance(request, Settle):
+            self._shared.commits.note(request.group, seconds)
+        elif self._core:
+            for name in self._core.named({item.group_number for item in request.items}):
+                self._shared.commits.note(name, seconds)
 
     def _now_ms(self) -> int:
         return int(self._loop.now() * 1000)
@@ -202,7 +218,7 @@ class Hosted:
             if isinstance(effect, e.Reply | e.Fail | e.Push):
                 if effect.after > self._confirmed:
                     self._awaited = True
-                    self._parked.setdefault(effect.after, []).append(effect)
+                    self._parked.setdefault(effect.after, []).append((effect, self._loop.now()))
                 else:
                     self._send(effect)
             elif isinstance(effect, e.Append):
@@ -237,6 +253,7 @@ class Hosted:
             shared.exports.write(effect.info)
         elif isinstance(effect, e.ExportRemoved):
             shared.exports.remove(effect.group)
+            shared.commits.forget(effect.group)
         elif isinstance(effect, e.Trim) and self._journal:
             self._journal.trim(effect.offset)
 

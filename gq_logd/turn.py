@@ -220,8 +220,9 @@ class Turn:
                 partition.transactions.wrote(batch.producer_id, stamped.first_offset, stamped.count)
             for found in stamped.controls:
                 partition.wrote_control(found.offset, found.type, found.body, live)
-            stats.messages_produced += stamped.count
-            stats.bytes_produced += stamped.size
+            if not stamped.controls:            # those are the log's own
+                stats.messages_produced += stamped.count
+                stats.bytes_produced += stamped.size
             partition.log.size_bytes += stamped.size
             item.end = stamped.next_offset
             item.produced = Produced(0, "", stamped.first_offset, rec.timestamp_of(frame), partition.log.start)

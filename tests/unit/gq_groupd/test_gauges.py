@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gq_groupd.commits import Commits
 from gq_groupd.core import PartGauge
 from gq_groupd.daemon import Gathered, Gauges, Part
 from gq_proto.errors import NotCoordinator
@@ -16,6 +17,9 @@ class Hosted:
     def gauges(self) -> Any:
         self.read += 1
         return self.rows
+
+    def members(self) -> Any:
+        return [("g", 2)] if self.rows and self.rows[0].partition == 0 and self.rows[0].topic == "t" else []
 
 
 def row(topic: str, partition: int, **more: int) -> PartGauge:
@@ -90,3 +94,19 @@ def test_a_list_that_one_core_refuses_is_refused_once() -> None:
     Part(gathered, 2).fail(NotCoordinator("starting"))
     Part(gathered, 2).reply(summary("b"))
     assert len(incoming.said) == 1
+
+
+def test_members_are_counted_by_group() -> None:
+    gauges = Gauges(lambda: [Hosted(row("t", 0)), Hosted()], lambda: 100.0)  # type: ignore[list-item]
+    assert [(labels, value) for metric, labels, value in gauges.samples() if metric is m.GROUP_MEMBERS] == [(("g",), 2)]
+
+
+def test_waits_for_the_journal_are_told_by_group_until_it_is_gone() -> None:
+    commits = Commits()
+    commits.note("a", 0.02)
+    commits.note("b", 0.3)
+    commits.note("a", 0.04)
+    commits.forget("b")
+    [(metric, labels, histogram)] = commits.samples()
+    assert metric is m.COMMIT_LATENCY and labels == ("a",)
+    assert isinstance(histogram, m.Histogram) and sum(histogram.counts) == 2 and round(histogram.sum, 6) == 0.06
