@@ -1,7 +1,7 @@
 """The tree of commands, the options all of them take, and how a failure becomes one line and an exit code.
 
 Owns COMMANDS: name, module and one-line help of every top-level command. A module is imported when its command is asked for, so
-`gqctl --help` costs little. `--data-dir`, `--server` and `-o` are accepted at every level; the innermost wins.
+`gqctl --help` costs little. `--data-dir`, `--server`, `--gateway` and `-o` are accepted at every level; the innermost wins.
 
     0 ok · 1 the operation failed · 2 usage · 3 cannot reach a daemon · 4 not found · 124 timed out
     130 interrupted · 141 stdout was closed · 143 terminated
@@ -12,7 +12,7 @@ import signal
 from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import click
 
@@ -93,13 +93,33 @@ class Settings:
     def __init__(self) -> None:
         self.data_dir: str | None = None
         self.server: str | None = None
+        self.gateway: str | None = None
+        self.gateway_key: str | None = None
         self.form: str | None = None
 
     def output(self) -> Output:
         return Output(self.form or ("table" if os.isatty(1) else "json"))
 
+    def remote(self) -> tuple[str, str]:
+        """(URL of the gateway, API key); ("", "") when the node is meant itself."""
+        if self.data_dir is None and self.server is None and (url := self.gateway or os.environ.get("GOQUEUE_GATEWAY")):
+            return url, self.gateway_key or os.environ.get("GOQUEUE_KEY", "")
+        if self.gateway:
+            raise click.UsageError("--gateway goes without --data-dir and --server: give one")
+        return "", ""
+
+    def environment(self) -> dict[str, str]:
+        """The variables that make a gqctl in a command's command find the same node."""
+        url, _ = self.remote()
+        if url:
+            return {"GOQUEUE_GATEWAY": url}
+        data_dir, server = self.node()
+        return {"GOQUEUE_SERVER": server} if server else {"GOQUEUE_DATA_DIR": data_dir}
+
     def node(self) -> tuple[str, str]:
         """(data directory, "") or ("", server): which node the user means."""
+        if self.gateway:
+            raise click.UsageError("this does not go through the gateway: use --server or --data-dir")
         if self.data_dir and self.server:
             raise click.UsageError("--data-dir and --server both name a node: give one")
         if self.data_dir is None and (server := self.server or os.environ.get("GOQUEUE_SERVER")):
@@ -113,12 +133,17 @@ class Settings:
 
     def local(self) -> str:
         """The data directory, for commands that only make sense on this machine."""
-        if self.server:
-            raise click.UsageError("this command works on the node of a data directory: give --data-dir, not --server")
+        if self.server or self.gateway:
+            given = "--server" if self.server else "--gateway"
+            raise click.UsageError(f"this command works on the node of a data directory: give --data-dir, not {given}")
         return self.directory()
 
     def client(self, **options: Any) -> "Client":
         """Connected lazily; Failed at once when plainly nothing runs there. Use as a context manager."""
+        url, key = self.remote()
+        if url:
+            from gq_ctl.remote import Remote
+            return cast("Client", Remote(url, key, **options))
         from gq_ctl import line
         data_dir, server = self.node()
         if data_dir:
@@ -149,6 +174,8 @@ def common() -> list[click.Parameter]:
                      help="The node with this data directory (GOQUEUE_DATA_DIR)."),
         click.Option(["--server", "server"], metavar="HOST:PORT", expose_value=False, callback=_keep,
                      help="The node whose metad listens there (GOQUEUE_SERVER)."),
+        click.Option(["--gateway", "gateway"], metavar="URL", expose_value=False, callback=_keep,
+                     help="The node behind this gateway, by HTTP (GOQUEUE_GATEWAY)."),
         click.Option(["-o", "--output", "form"], type=click.Choice(FORMS), expose_value=False, callback=_keep,
                      help="Form of what is printed: table on a terminal, json in a pipe."),
     ]
@@ -194,6 +221,8 @@ class Root(Group):
 
 
 @click.command(cls=Root, epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon there, 4 not found, 124 timed out.")
+@click.option("--key", "gateway_key", metavar="KEY", expose_value=False, callback=_keep,
+              help="The API key for --gateway (GOQUEUE_KEY).")
 @click.version_option(__version__, prog_name="gqctl", message="%(prog)s %(version)s")
 def root() -> None:
     """GoQueue from the shell: topics, messages, groups, and the daemons of a node.

@@ -150,8 +150,7 @@ class Consume:
     def _execute(self, client: "Client") -> None:
         """One message at a time: its visibility timeout runs from when its command starts."""
         from gq_ctl import execute
-        data_dir, server = settings().node()
-        node = {"GOQUEUE_SERVER": server} if server else {"GOQUEUE_DATA_DIR": data_dir}
+        node = settings().environment()
         with self._consumer(client) as consumer:
             while not self._over():
                 for message in consumer.poll(1, timeout=self._patience()):

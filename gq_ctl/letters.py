@@ -75,6 +75,13 @@ def outstanding(client: "Client", topic: str) -> dict[int, list[tuple[int, int]]
 
 def letters(client: "Client", topic: str, partition: int | None = None) -> Iterator[Letter]:
     """Outstanding ones, by partition and offset."""
+    from gq_ctl.remote import Remote, message_of
+    if isinstance(client, Remote):
+        for one in client.letters(topic, partition):
+            place = {**one["message"], "partition": one["partition"], "offset": one["offset"]}
+            yield Letter(message_of(place), one["originTopic"], one["originPartition"], one["originOffset"], one["attempts"],
+                         one["reason"], one["deadAt"], one["group"])
+        return
     for number, ranges in outstanding(client, topic).items():
         if partition in (None, number):
             for low, high in ranges:

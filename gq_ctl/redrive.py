@@ -2,10 +2,11 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from gq_ctl.letters import BOOKS, Letter
+from gq_ctl.remote import Remote
 from gq_proto.errors import UnknownGroup, UnknownTopic
 from gq_proto.messages import Mark1, TopicMeta
 from gq_proto.names import dlq_of
@@ -27,8 +28,22 @@ def ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
+def by_place(letters: Iterable[Letter]) -> Iterator[tuple[int, list[int]]]:
+    """(partition, offsets) in the DLQ, BATCH letters at most each."""
+    found = defaultdict(list)
+    for letter in letters:
+        found[letter.message.partition].append(letter.message.offset)
+    for partition, offsets in found.items():
+        for at in range(0, len(offsets), BATCH):
+            yield partition, offsets[at:at + BATCH]
+
+
 def settle(client: "Client", topic: str, done: list[Letter]) -> None:
     """These letters are no longer outstanding."""
+    if isinstance(client, Remote):
+        for partition, offsets in by_place(done):
+            client.purge_letters(topic, partition, offsets)
+        return
     if not done:
         return
     dlq = client.topic(dlq_of(topic))
@@ -49,6 +64,9 @@ class Redrive:
         self._starts: dict[str, tuple[TopicMeta, dict[int, int]] | None] = {}
 
     def run(self, letters: Iterable[Letter]) -> None:
+        if isinstance(self.client, Remote):
+            self._remotely(self.client, letters)
+            return
         source = iter(letters)
         while batch := list(itertools.islice(source, BATCH)):
             back = [] if self._always_publish else self._reopen([letter for letter in batch if self._is_there(letter)])
@@ -58,6 +76,12 @@ class Redrive:
             settle(self.client, self.topic, batch)
             self.redriven += len(back)
             self.published += len(rest)
+
+    def _remotely(self, client: Remote, letters: Iterable[Letter]) -> None:
+        for partition, offsets in by_place(letters):
+            redriven, published = client.redrive(self.topic, partition, offsets, self._always_publish)
+            self.redriven += redriven
+            self.published += published
 
     def _is_there(self, letter: Letter) -> bool:
         """Is the origin's record still that record? A topic that was made after the letter is another one of that name."""

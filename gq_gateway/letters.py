@@ -59,6 +59,7 @@ class Redrive(Struct, forbid_unknown_fields=True):
 class Purge(Struct, forbid_unknown_fields=True):
     group: Annotated[str, Meta(description="those that this group failed")] = ""
     partition: Annotated[Partition | None, Meta(description="those in this partition")] = None
+    offsets: Annotated[list[OffsetNumber], Meta(max_length=1_000, description="these, in the DLQ; needs partition")] = []
     reason: Annotated[str, Meta(description="those whose reason contains this")] = ""
     limit: Annotated[int, Meta(ge=1, le=LOOKED_MAX, description="letters at most")] = PAGE_MAX
 
@@ -147,12 +148,16 @@ def _after(text: str) -> tuple[int, int]:
     return int(partition), int(offset)
 
 
+def _offsets(said: Redrive | Purge) -> frozenset[int]:
+    if said.offsets and said.partition is None:
+        raise Refused(BadRequest("offsets need partition: they are a partition's own"), "offsets")
+    return frozenset(said.offsets)
+
+
 async def redrive(call: Call) -> Redriven:
     body: Redrive = call.body
-    if body.offsets and body.partition is None:
-        raise Refused(BadRequest("offsets need partition: they are a partition's own"), "offsets")
     client = call.gateway.client
-    chosen = Choice(body.group, body.partition, body.reason, body.limit, frozenset(body.offsets))
+    chosen = Choice(body.group, body.partition, body.reason, body.limit, _offsets(body))
     found, more = await client.run(choose(client.routes, call.topic, chosen))
     back = [] if body.publish else await client.run(reopen(client.routes, found))
     given = {id(letter) for letter in back}
@@ -164,7 +169,7 @@ async def redrive(call: Call) -> Redriven:
 
 async def purge(call: Call) -> Purged:
     query, client = call.query, call.gateway.client
-    chosen = Choice(query.group, query.partition, query.reason, query.limit)
+    chosen = Choice(query.group, query.partition, query.reason, query.limit, _offsets(query))
     found, more = await client.run(choose(client.routes, call.topic, chosen))
     await client.run(settle(client.routes, call.topic, found))
     return Purged(len(found), more)
