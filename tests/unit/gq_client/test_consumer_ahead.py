@@ -130,3 +130,15 @@ def test_a_lease_holds_no_more_than_a_bound_ahead() -> None:
         stream.arrived(stream.token, data, [], low + 1)
     stream.feed()
     assert held.raw_bytes < 3 * big and held.todo
+
+
+def test_what_was_hidden_when_it_was_read_is_left_to_a_fetch_by_ranges_wherever_it_lies() -> None:
+    stream = Stream()
+    stream.reset(1, 0, 0.0)
+    for low, hidden in ((0, []), (2, [2, 1]), (4, [])):
+        stream.arrived(stream.token, log(low, low + 2), hidden, low + 2)
+    stale, fine = lease([2]), lease([3, 4])
+    assert stream.claim(stale, 0.0) and stream.claim(fine, 0.0)
+    stream.feed()
+    assert (handed_out(stale), stale.todo, stale.streaming) == ([], [2, 1], False)
+    assert (handed_out(fine), fine.todo) == ([3, 4], [])
