@@ -4,10 +4,12 @@ All by raw requests, so that these tests stand on the protocol and the consumer 
 """
 
 import itertools
+import queue
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -245,17 +247,31 @@ class Worker:
         self.process = subprocess.Popen([sys.executable, "-c", WORKER, topic, group, repr(options), do], env=node.env,
                                         cwd=node.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self.lines: list[str] = []
+        self._said: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
         self.expect("up")
 
-    def expect(self, word: str) -> list[str]:
-        """Read on to a line that begins with `word`; its fields."""
+    def _read(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
+            self._said.put(line)
+        self._said.put("")
+
+    def expect(self, word: str, timeout: float = 60.0) -> list[str]:
+        """Read on to a line that begins with `word`; its fields. AssertionError when it ends or says nothing without that."""
+        while line := self._next(timeout):
             self.lines.append(line)
             fields = re.split(r"\s+", line.strip())
             if fields[0] == word:
                 return fields
-        raise AssertionError(f"the worker ended without {word!r}: {self.lines[-5:]}")
+        raise AssertionError(f"the worker ended or is silent without {word!r}: {self.lines[-5:]}")
+
+    def _next(self, timeout: float) -> str:
+        try:
+            return self._said.get(timeout=timeout)
+        except queue.Empty:
+            return ""
 
     def go_on(self) -> None:
         assert self.process.stdin
@@ -272,6 +288,7 @@ class Worker:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
             self.process.wait()
+        self._reader.join()
         for stream in (self.process.stdin, self.process.stdout):
             if stream:
                 stream.close()
