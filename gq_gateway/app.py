@@ -41,7 +41,7 @@ _encoder = msgspec.json.Encoder()
 def make_app(gateway: Gateway, max_body: int, routes: Sequence[Route] = ROUTES) -> Any:
     """An ASGI callable. `max_body`: bytes of a request's body."""
     gateway.routes = routes
-    app = falcon.asgi.App()
+    app = falcon.asgi.App(request_type=HttpRequest)
     app.req_options.strip_url_path_trailing_slash = True
     for path in dict.fromkeys(route.path for route in routes):
         resource = _Resource()
@@ -64,6 +64,13 @@ def make_app(gateway: Gateway, max_body: int, routes: Sequence[Route] = ROUTES) 
     return serve
 
 
+class HttpRequest(falcon.asgi.Request):
+    """As the hook for keys wants it."""
+
+    __slots__ = ()
+    listener = "http"
+
+
 class _Resource:
     """One path; its responders are set by make_app."""
 
@@ -73,11 +80,12 @@ def _responder(gateway: Gateway, route: Route, max_body: int) -> Responder:
     no_query = msgspec.convert({}, route.query) if not route.required_query else None
     counts = gateway.counts(route.method, route.path)
     handler, lists, nullable = route.handler, route.query_lists, route.query_nullable
+    about = (route.resource,) if route.resource else ()
 
     async def answer(request: Any, response: Any, params: dict[str, str]) -> None:
         call = Call(gateway, request, params, route.status)
         check_site(request)
-        await gateway.authorize(request, route.verb, params.get(route.resource, ""))
+        call.access = await gateway.authorize(request, route.verb, **{name: params[name] for name in about})
         text = request.query_string
         call.query = no_query if not text and no_query is not None else parse_query(text, route.query, lists, nullable)
         if route.body:

@@ -8,8 +8,10 @@ import msgspec
 from falcon.uri import parse_query_string
 from msgspec import Struct
 
+from gq_gateway.door import EVERYTHING
 from gq_gateway.gateway import Gateway
 from gq_gateway.problems import Refused, UnsupportedMediaType, invalid
+from gq_proto.access import Access
 from gq_proto.errors import BadRequest, GoQueueError, TooLarge
 from gq_proto.names import check_name
 
@@ -21,10 +23,11 @@ class Call:
     """`query` and `body` are of the types that the route declares, `raw` is the body as it came. A handler may set `status` and
     `headers` of its answer."""
 
-    __slots__ = ("body", "gateway", "headers", "params", "query", "raw", "request", "status")
+    __slots__ = ("access", "body", "gateway", "headers", "params", "query", "raw", "request", "status")
 
     def __init__(self, gateway: Gateway, request: Any, params: dict[str, str], status: int) -> None:
         self.gateway, self.request, self.params, self.status = gateway, request, params, status
+        self.access: Access = EVERYTHING      # what its key may see
         self.query: Any = None
         self.body: Any = None
         self.raw = b""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from gq_client.aio import AsyncClient
+from gq_gateway.door import open_door
 from gq_gateway.gateway import Gateway
 from gq_gateway.http import HttpServer, MetricsServer
 from gq_gateway.loop import AsyncLoop
@@ -59,9 +60,10 @@ class GatewayDaemon:
     async def _start(self) -> None:
         patience_s = self._daemon.config.number("http.answerTimeout") / 1000
         self._client = AsyncClient(**self._daemon.client_options(), timeout=patience_s)
-        registration = Registration(self._daemon, self._client, self._ready)
+        door = open_door(self._daemon.config, self._daemon.log)
+        registration = Registration(self._daemon, self._client, door, self._ready)
         self._gateway = Gateway(self._client, lambda: self._daemon.is_ready and registration.reachable, self._taken,
-                                self._daemon.metrics.collect)
+                                self._daemon.metrics.collect, door)
         self._daemon.metrics.add(self._gateway.samples)
         self._servers = [make(self._daemon, self._gateway) for make in SERVERS]
         for server in self._servers:
@@ -83,6 +85,8 @@ class GatewayDaemon:
 
     def _ready(self) -> None:
         """What others leave to idle moments goes on here: libraries make cycles, as many as there are callers."""
+        if self._daemon.is_ready:
+            return
         self._daemon.ready()
         gc.enable()
         gc.set_threshold(*GC_THRESHOLD)

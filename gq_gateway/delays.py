@@ -9,6 +9,7 @@ from gq_gateway.call import Call
 from gq_gateway.content import Encoding, Partition, by_content
 from gq_gateway.problems import Refused
 from gq_proto import limits
+from gq_proto.access import ANY
 from gq_proto.errors import BadRequest, GoQueueError, NotFound
 from gq_proto.messages import DelayPartition, Fate
 
@@ -103,7 +104,9 @@ async def cancel(call: Call) -> Cancelled:
 
 async def stats(call: Call) -> DelayStats:
     client = call.gateway.client
-    rows = [_counts(row) for row in await client.run(delay_stats(client.routes, call.query.topic or None))]
+    call.access.need(ANY, call.query.topic)
+    rows = [_counts(row) for row in await client.run(delay_stats(client.routes, call.query.topic or None))
+            if call.access.sees(row.topic)]
     return DelayStats(sum(row.scheduled for row in rows), rows)
 
 

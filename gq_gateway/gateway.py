@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from gq_client.aio import AsyncClient
 from gq_client.aio_producer import AsyncProducer
+from gq_gateway.door import Door
+from gq_proto.access import Access
 from gq_proto.errors import Unavailable
 from gq_run.exporter import Collected
 from gq_run.metrics import HTTP_LATENCY, HTTP_REQUESTS, HTTP_WAITING, Histogram, Sample
@@ -36,9 +38,10 @@ class Gateway:
     `collect()` gives this process's metrics."""
 
     def __init__(self, client: AsyncClient, is_ready: Callable[[], bool], taken: Callable[[], None] = lambda: None,
-                 collect: Callable[[], Collected] = dict) -> None:
+                 collect: Callable[[], Collected] = dict, door: Door | None = None) -> None:
         self.client = client
         self.is_ready, self.taken, self.collect = is_ready, taken, collect
+        self.door = door or Door()
         self.pid = os.getpid()
         self.draining = asyncio.Event()
         self.waiting = 0                 # long polls
@@ -48,10 +51,12 @@ class Gateway:
         self._counts: dict[tuple[str, str], Counts] = {}
         self._numbers: dict[str, int] = {}             # of groups: a cache
 
-    async def authorize(self, request: Any, verb: str, resource: str) -> None:
-        """The one hook for keys, called before anything else of a request is looked at, and again for what its body names. `verb`
-        is "publish", "consume", "admin", "any" (whoever has a key) or "" (open to everyone); `resource` the topic or group it
-        is about, "" for the node. Raises Unauthorized or Forbidden; today everyone may do everything."""
+    async def authorize(self, request: Any, verb: str, topic: str = "", group: str = "") -> Access:
+        """The one hook for keys, called before anything else of a request is looked at, again for what its body names, and once
+        more after a long wait. `verb` is "publish", "consume", "admin", "any" (whoever has a key) or "" (open to everyone); `topic`
+        and `group` what it is about (with both, one scope must cover both), neither for the node. What else the caller may see
+        says the Access. Unauthorized, Forbidden; Unavailable while the keys are not known yet."""
+        return self.door.admit(request, verb, topic, group)
 
     def producer(self, acks: str) -> AsyncProducer:
         """The shared producer: what is sent within one turn of the loop travels together."""
@@ -97,3 +102,4 @@ class Gateway:
             if counts.by_status:
                 yield HTTP_LATENCY, (method, path), counts.latency
         yield HTTP_WAITING, (), self.waiting
+        yield from self.door.samples()

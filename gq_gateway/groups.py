@@ -12,7 +12,7 @@ from gq_gateway.moments import Duration, Position, milliseconds, position
 from gq_gateway.problems import Refused
 from gq_gateway.reading import offsets_at
 from gq_gateway.table import CONSUME
-from gq_proto import limits
+from gq_proto import limits, rights
 from gq_proto.errors import BadRequest, GoQueueError
 from gq_proto.messages import (
     EARLIEST,
@@ -25,6 +25,7 @@ from gq_proto.messages import (
     JoinReply,
     Kind,
     Leave,
+    ListGroupsReply,
     Mark1,
     MemberInfo,
 )
@@ -210,7 +211,7 @@ async def heartbeat(call: Call) -> Beat:
 async def may_consume(call: Call, topics: Iterable[str]) -> None:
     """What the body names is asked for too, not only the group in the path."""
     for topic in topics:
-        await call.gateway.authorize(call.request, CONSUME, topic)
+        await call.gateway.authorize(call.request, CONSUME, topic, call.group)
 
 
 def names(field: str, topics: list[str]) -> list[str]:
@@ -241,15 +242,22 @@ def _parts(assignment: list[Assigned]) -> list[Part]:
 # -- figures ---------------------------------------------------------------------------------
 
 async def list_all(call: Call) -> Groups:
-    found = await call.gateway.client.groups()
+    found = rights.shown(call.access, Kind.LIST_GROUPS, ListGroupsReply(await call.gateway.client.groups())).groups
     return Groups([GroupSummary(group.group, group.mode, group.members, group.topics, group.paused, group.lag) for group in found])
 
 
 async def describe(call: Call) -> Group:
-    found: GroupInfo = await call.gateway.client.describe_group(call.group)
+    found = await _info(call)
     return Group(found.group, found.mode, found.state, found.generation, found.paused, found.topics,
                  sum(part.lag for part in found.partitions), [_member(member) for member in found.members],
                  [_progress(part) for part in found.partitions])
+
+
+async def _info(call: Call) -> GroupInfo:
+    """What the caller may see of it."""
+    found = await call.gateway.client.describe_group(call.group)
+    seen: GroupInfo = rights.shown(call.access, Kind.DESCRIBE_GROUP, found)
+    return seen
 
 
 def _member(member: MemberInfo) -> Member:
@@ -264,7 +272,7 @@ def _progress(part: GroupPartition) -> Progress:
 
 
 async def lag(call: Call) -> Lag:
-    found: GroupInfo = await call.gateway.client.describe_group(call.group)
+    found = await _info(call)
     parts = [PartLag(part.topic, part.partition, part.committed, part.end, part.lag, part.in_flight, part.retrying)
              for part in found.partitions if call.query.topic in (UNSET, part.topic)]
     return Lag(call.group, sum(part.lag for part in parts), parts)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import uvicorn
 
+from gq_gateway import tls
 from gq_gateway.app import make_app, metrics_app
 from gq_gateway.gateway import Gateway
 from gq_gateway.guard import Bounds, GuardedProtocol
@@ -33,6 +34,7 @@ class HttpServer:
     def __init__(self, daemon: Daemon, gateway: Gateway) -> None:
         self._daemon, self._gateway = daemon, gateway
         self._server: uvicorn.Server | None = None
+        self._tls: tls.Tls | None = None
         self._address = ""
         self._ticking: asyncio.Task[None] | None = None
 
@@ -44,6 +46,7 @@ class HttpServer:
         return make_app(self._gateway, bounds.body)
 
     async def start(self) -> None:
+        self._tls = tls.load(self._daemon.config, self.fact) if self.key == HttpServer.key else None
         listener = self._listen()
         if listener is None:
             return
@@ -58,11 +61,24 @@ class HttpServer:
             timeout_keep_alive=config.number("http.idleTimeout") // 1000))
         self._server.config.load()
         self._server.lifespan = self._server.config.lifespan_class(self._server.config)
-        await self._server.startup(sockets=[listener])
+        await self._serve(self._server, listener, bounds)
         self._ticking = asyncio.create_task(self._tick())
         if self.key == HttpServer.key:
             self._daemon.metrics.add(self._samples)
         self._daemon.log.info("listening", extra=logs.fields(**self.facts))
+
+    async def _serve(self, server: uvicorn.Server, listener: socket.socket, bounds: Bounds) -> None:
+        """As uvicorn does; over TLS by hand, because uvicorn lets a caller take a minute for the handshake."""
+        if self._tls is None:
+            await server.startup(sockets=[listener])
+            return
+        await server.startup(sockets=[])
+        config: Any = server.config
+        protocol = partial(config.http_protocol_class, config=config, server_state=server.server_state,
+                           app_state=server.lifespan.state)
+        server.servers.append(await asyncio.get_running_loop().create_server(
+            protocol, sock=listener, ssl=self._tls.context, backlog=BACKLOG, ssl_handshake_timeout=bounds.request_s,
+            ssl_shutdown_timeout=bounds.request_s))
 
     async def stop(self, within: float) -> None:
         server = self._server

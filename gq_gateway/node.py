@@ -11,6 +11,7 @@ from gq_gateway.gateway import Gateway
 from gq_gateway.letters import count_outstanding
 from gq_gateway.scrape import merge, scrape
 from gq_gateway.table import Raw
+from gq_proto.access import ANY
 from gq_proto.errors import GoQueueError
 from gq_proto.messages import GroupInfo, StatusReply
 from gq_proto.names import is_dlq, is_internal, topic_of_dlq
@@ -122,12 +123,14 @@ def _state(daemon: str, node: str, answer: StatusReply | GoQueueError) -> Daemon
 
 
 async def reliability(call: Call) -> ReliabilityStats:
-    client, query = call.gateway.client, call.query
-    names = [query.group] if query.group else [group.group for group in await client.groups() if not is_internal(group.group)]
+    client, query, access = call.gateway.client, call.query, call.access
+    access.need(ANY, query.topic, query.group)
+    names = [query.group] if query.group else [group.group for group in await client.groups()
+                                               if not is_internal(group.group) and access.sees_group(group.group)]
     infos: list[GroupInfo] = [await client.describe_group(name) for name in names[:GROUPS_MAX]]
     letters = await _letters(call)
     rows = [_row(info, topic, letters) for info in infos
-            for topic in sorted({part.topic for part in info.partitions}) if query.topic in ("", topic)]
+            for topic in sorted({part.topic for part in info.partitions}) if query.topic in ("", topic) and access.sees(topic)]
     return ReliabilityStats(sum(row.in_flight for row in rows), sum(row.retrying for row in rows),
                             sum(row.expired for row in rows), rows)
 

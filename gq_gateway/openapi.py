@@ -36,6 +36,8 @@ COMMON: Final[tuple[type[GoQueueError], ...]] = (
 WITH_KEYS: Final = (e.Unauthorized, e.Forbidden)
 WITH_BODY: Final = (e.TooLarge, UnsupportedMediaType)
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
+SCHEMES: Final[dict[str, Any]] = {"bearer": {"type": "http", "scheme": "bearer"},
+                                  "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"}}
 _NUMBERS: Final = ("partition", "offset")
 _REFERENCE: Final = "#/components/schemas/{name}"
 
@@ -55,7 +57,7 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
         "servers": [{"url": "/v1"}, {"url": "/"}],
         "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes)],
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "components": {"schemas": components, "securitySchemes": SCHEMES},
     }
 
 
@@ -94,7 +96,7 @@ def _operation(route: Route, schema: Callable[[type[Struct]], dict[str, Any]]) -
         bodies = [schema(kind) for kind in route.bodies or (route.body,)]
         found["requestBody"] = {"required": not route.optional, "content": {"application/json": {"schema": _one_of(bodies)}}}
     if route.verb != ANYONE:
-        found["security"] = [{}, {"key": []}]
+        found["security"] = [{}, *({name: []} for name in SCHEMES)]
     found["responses"] = _responses(route, schema)
     return found
 

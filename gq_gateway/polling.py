@@ -21,7 +21,6 @@ from gq_client.aio import AsyncClient
 from gq_client.routing import To
 from gq_gateway.call import Call
 from gq_gateway.content import StoredMessage, stored
-from gq_gateway.gateway import Gateway
 from gq_gateway.groups import CLIENT, Mode, may_consume, names, session_ms, start_of
 from gq_gateway.moments import Duration, milliseconds, seconds
 from gq_gateway.problems import Refused
@@ -104,7 +103,7 @@ async def poll(call: Call) -> Polled:
     gone = call.watch()
     try:
         async with _seat(call, query) as member:
-            return await Polling(call.gateway, call.group, member, gone).answer(query, visibility_ms, wait_s)
+            return await Polling(call, member, gone).answer(query, visibility_ms, wait_s)
     finally:
         gone.cancel()
 
@@ -135,9 +134,9 @@ async def _leave(client: AsyncClient, group: str, member: str) -> None:
 class Polling:
     """One poll, under way."""
 
-    def __init__(self, gateway: Gateway, group: str, member: str, gone: "asyncio.Task[None]") -> None:
-        self._gateway, self._client, self._gone = gateway, gateway.client, gone
-        self._group, self._member, self._to = group, member, To.group(group)
+    def __init__(self, call: Call, member: str, gone: "asyncio.Task[None]") -> None:
+        self._call, self._gateway, self._client, self._gone = call, call.gateway, call.gateway.client, gone
+        self._group, self._member, self._to = call.group, member, To.group(call.group)
         self._groups_partition = self._to.partition
 
     async def answer(self, query: PollQuery, visibility_ms: int, wait_s: float) -> Polled:
@@ -146,6 +145,7 @@ class Polling:
             return Polled([], reply.paused if reply else False)
         held = [Held(lease) for lease in reply.leases]
         try:
+            await may_consume(self._call, {one.lease.topic for one in held})      # a member may be another key's; keys may end
             await self._fetch(held)
             messages = self._messages(held, reply, query.encoding)
         except BaseException:

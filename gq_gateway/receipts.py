@@ -98,12 +98,12 @@ def _answer(call: Call, given: list[str], outcomes: list[GoQueueError | None]) -
 
 
 async def _authorize(call: Call, parsed: list[Receipt | GoQueueError], of_group: bool) -> None:
-    """Of a group: its own receipts only. Otherwise: whoever may consume each topic."""
+    """Who may consume each topic; of a group its own receipts only."""
+    group = call.group if of_group else ""
+    for topic in {receipt.topic for receipt in parsed if isinstance(receipt, Receipt)}:
+        await call.gateway.authorize(call.request, CONSUME, topic, group)
     if not of_group:
-        for topic in {receipt.topic for receipt in parsed if isinstance(receipt, Receipt)}:
-            await call.gateway.authorize(call.request, CONSUME, topic)
         return
-    group = call.group
     partition = codec.partition_of(group.encode(), limits.GROUPS_PARTITIONS)
     for index, receipt in enumerate(parsed):
         if isinstance(receipt, Receipt) and not (receipt.groups_partition == partition

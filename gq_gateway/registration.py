@@ -1,4 +1,4 @@
-"""Being known to metad: registers the gateway, then follows the metadata, which keeps the client's routes fresh.
+"""Being known to metad: registers the gateway, then follows the metadata, which keeps the client's routes and the keys fresh.
 
 A missing metad is waited for. When metad does not know this gateway any more (its data was made anew), it is told again.
 """
@@ -9,7 +9,8 @@ from typing import Final
 
 from gq_client.aio import AsyncClient
 from gq_client.routing import METAD
-from gq_proto.errors import Closed, GoQueueError
+from gq_gateway.door import Door
+from gq_proto.errors import BadConfig, Closed, GoQueueError
 from gq_proto.messages import Kind, Metadata, MetadataReply, Register
 from gq_run import logs
 from gq_run.daemon import Daemon
@@ -20,10 +21,10 @@ BACKOFF_S: Final = (0.05, 1.0)
 
 
 class Registration:
-    """`ready()` is called whenever metad has taken it."""
+    """`ready()` is called once metad has taken it and told of topics and keys, and whenever there is news."""
 
-    def __init__(self, daemon: Daemon, client: AsyncClient, ready: Callable[[], None]) -> None:
-        self._daemon, self._client, self._ready = daemon, client, ready
+    def __init__(self, daemon: Daemon, client: AsyncClient, door: Door, ready: Callable[[], None]) -> None:
+        self._daemon, self._client, self._door, self._ready = daemon, client, door, ready
 
     @property
     def reachable(self) -> bool:
@@ -31,7 +32,7 @@ class Registration:
         return self._client.shared.session.reaches(METAD)
 
     async def keep(self) -> None:
-        """For as long as the client is open."""
+        """For as long as the client is open. BadConfig when a public listener wants keys and there are none."""
         wait = BACKOFF_S[0]
         while True:
             try:
@@ -40,6 +41,8 @@ class Registration:
                 await self._follow()
             except Closed:
                 return
+            except BadConfig:
+                raise
             except GoQueueError as error:
                 level = "debug" if error.retriable else "error"
                 getattr(self._daemon.log, level)("metad does not answer", extra=logs.fields(error=error.name,
@@ -51,14 +54,16 @@ class Registration:
         body = Register(self._daemon.node_id, self._daemon.name, self._daemon.endpoints)
         reply, _ = await self._client.call(Kind.REGISTER, body, to=METAD)
         self._daemon.log.info("registered", extra=logs.fields(incarnation=reply.incarnation, cluster=reply.cluster_id))
-        self._ready()
 
     async def _follow(self) -> None:
-        """Until metad does not know us any more."""
+        """Until metad does not know us any more. Asks from the version of the keys: the client's routes may be newer."""
         while True:
             reply: MetadataReply
-            reply, _ = await self._client.call(Kind.METADATA, Metadata(self._client.routes.version, LONG_POLL_MS), to=METAD,
-                                               timeout=LONG_POLL_MS / 1000 + GRACE_S)
+            question = Metadata(self._door.verifier.version, LONG_POLL_MS, keys=True,
+                                follower=f"{self._daemon.name}/{self._daemon.node_id}")
+            reply, _ = await self._client.call(Kind.METADATA, question, to=METAD, timeout=LONG_POLL_MS / 1000 + GRACE_S)
+            self._door.take(reply, self._daemon.config)
+            self._ready()
             if not any((known.daemon, known.node_id) == (self._daemon.name, self._daemon.node_id) for known in reply.daemons):
                 self._daemon.log.error("metad does not know this daemon any more, registering anew")
                 return

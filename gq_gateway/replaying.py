@@ -71,7 +71,7 @@ async def _rewind(call: Call, group: str, ranges: dict[int, tuple[int, int]]) ->
         check_name("group", group)
     except GoQueueError as error:
         raise Refused(error, "group") from None
-    await call.gateway.authorize(call.request, CONSUME, group)
+    await call.gateway.authorize(call.request, CONSUME, call.topic, group)
     client = call.gateway.client
     if not ranges:
         await client.describe_group(group)          # UnknownGroup is said although there is nothing to do

@@ -14,7 +14,7 @@ from gq_proto.errors import GoQueueError
 PUBLISH: Final = "publish"
 CONSUME: Final = "consume"
 ADMIN: Final = "admin"
-ANY_KEY: Final = "any"            # whoever has a key
+ANY_KEY: Final = "any"            # whoever has a key, or a right to the resource, whichever
 ANYONE: Final = ""
 
 

@@ -112,7 +112,8 @@ async def create(call: Call) -> Topic:
 
 async def list_all(call: Call) -> Topics:
     found = await call.gateway.client.topics()
-    shown = [_shown(topic) for topic in found if call.query.internal or not is_internal(topic.name)]
+    shown = [_shown(topic) for topic in found
+             if (call.query.internal or not is_internal(topic.name)) and call.access.sees(topic.name)]
     return Topics(sorted(shown, key=lambda topic: topic.name))
 
 

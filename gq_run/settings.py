@@ -88,6 +88,17 @@ METRICS: Final = (
            "host:port of the gateway's /metrics of all daemons of the node; off: none", name="metrics-addr"),
 )
 
+def _tls(section: str) -> tuple[Option, ...]:
+    return (
+        Option(f"{section}.tls.certFile", "", TEXT, "PEM file with the certificate and its chain; empty: no TLS",
+               name=f"{section}-tls-cert"),
+        Option(f"{section}.tls.keyFile", "", TEXT, "PEM file with its private key, without a passphrase",
+               name=f"{section}-tls-key"),
+        Option(f"{section}.tls.clientCaFile", "", TEXT, "PEM file of authorities: callers must show a certificate of one of them",
+               name=f"{section}-tls-client-ca"),
+    )
+
+
 HTTP: Final = (
     Option("http.address", f"{paths.LOOPBACK}:8080", TEXT, "host:port of the gateway's REST API; off: none", name="http-addr"),
     Option("http.maxBodyBytes", 16 * limits.MIB, BYTES, "the largest body of a request", limits.KIB, limits.FRAME_MAX),
@@ -96,12 +107,14 @@ HTTP: Final = (
     Option("http.idleTimeout", 75_000, DURATION, "a connection without a request is closed after this long", 1_000, 3_600_000),
     Option("http.answerTimeout", 10_000, DURATION, "a node that does not answer for so long makes the answer 503", 100, 600_000),
     Option("http.drain", 10_000, DURATION, "how long answers under way may take when the gateway stops", 100, 3_600_000),
+    *_tls("http"),
 )
 
 GRPC: Final = (
     Option("grpc.address", f"{paths.LOOPBACK}:9000", TEXT, "host:port of the gateway's gRPC service; off: none", name="grpc-addr"),
     Option("grpc.maxMessageBytes", 16 * limits.MIB, BYTES, "the largest message of a caller", limits.KIB, limits.FRAME_MAX),
     Option("grpc.maxCalls", 10_000, INT, "calls at a time, streams included; more are refused", 1, 1_000_000),
+    *_tls("grpc"),
 )
 
 SECURITY: Final = (

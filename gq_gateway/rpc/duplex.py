@@ -23,7 +23,7 @@ class Duplex:
         self.gateway, self.caller = gateway, caller
         self.rights = Rights(gateway, caller, verb)
         self.waiting = 0
-        self._most = most
+        self._verb, self._most = verb, most
         self._ended = False
         self._changed = asyncio.Event()         # something waits, or nothing more will
         self._room = asyncio.Event()
@@ -43,6 +43,7 @@ class Duplex:
     async def run(self) -> None:
         """GoQueueError of a request that could not be taken, once all before it are answered; Unavailable when the gateway
         stops."""
+        await self.gateway.authorize(self.caller, self._verb)
         loop = asyncio.get_running_loop()
         reader = loop.create_task(self._read())
         drain = loop.create_task(self.gateway.draining.wait())

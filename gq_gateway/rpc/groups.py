@@ -46,7 +46,8 @@ class Groups:
         wait_ms = milliseconds("wait_ms", request.wait_ms, limits.LONG_POLL_MS_MAX) if request.HasField("wait_ms") else WAIT_MS
         visibility_ms = milliseconds("visibility_ms", request.visibility_ms)
         wait_s = caller.patience(wait_ms / 1000)
-        reply, messages = await self._polls.poll(request.group, request.member, most, wait_s, visibility_ms)
+        reply, messages = await self._polls.poll(request.group, request.member, most, wait_s, visibility_ms,
+                                                 lambda topics: self._authorize(caller, request.group, *topics))
         response = pb.PollResponse(generation=reply.generation, paused=reply.paused)
         for message in messages:
             add_message(response.messages, message, message.receipt)
@@ -77,9 +78,9 @@ class Groups:
 
     async def _authorize(self, caller: Caller, group: str, *topics: str) -> None:
         check_name("group", group)
-        await self._gateway.authorize(caller, "consume", group)
+        await self._gateway.authorize(caller, "consume", "", group)
         for topic in topics:
-            await self._gateway.authorize(caller, "consume", topic)
+            await self._gateway.authorize(caller, "consume", topic, group)
 
 
 def _offset(offset: int) -> int:

@@ -25,6 +25,7 @@ class Caller:
     """Who asks, as the hook for keys sees it: get_header() as of an HTTP request, `peer` an address."""
 
     __slots__ = ("_headers", "context")
+    listener = "grpc"
 
     def __init__(self, context: Any) -> None:
         self.context = context

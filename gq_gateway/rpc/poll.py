@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from gq_client.aio import AsyncClient
@@ -39,11 +40,14 @@ class Polls:
         self._asking: set[asyncio.Task[Any]] = set()
         self._giving: set[asyncio.Task[Any]] = set()
 
-    async def poll(self, group: str, member: str, most: int, wait_s: float, visibility_ms: int) -> tuple[PollReply, list[Message]]:
-        """The coordinator's answer, and up to `most` messages; [] when there were none in time. UnknownMember, UnknownGroup."""
+    async def poll(self, group: str, member: str, most: int, wait_s: float, visibility_ms: int,
+                   may: Callable[[set[str]], Awaitable[None]]) -> tuple[PollReply, list[Message]]:
+        """The coordinator's answer, and up to `most` messages; [] when there were none in time. `may` refuses topics that are not
+        for the caller: the member may be another's. UnknownMember, UnknownGroup."""
         reply = await self._asked(group, member, _kept(self._asking, self._lease(group, member, most, wait_s, visibility_ms)))
         gathering = Gathering(self._client, group, reply)
         try:
+            await may({lease.topic for lease in reply.leases})
             messages = await gathering.messages(FETCH_S)
         finally:
             self._give_back(group, member, gathering.leftovers())

@@ -14,6 +14,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from gq_gateway import tls
 from gq_gateway.gateway import Gateway
 from gq_gateway.rpc.service import NAME, Service
 from gq_proto import limits
@@ -41,6 +42,10 @@ def settings(max_message_bytes: int) -> Settings:
         ("grpc.http2.min_recv_ping_interval_without_data_ms", MIN_PING_MS),
         ("grpc.max_metadata_size", 16 * limits.KIB),
     ]
+
+
+def credentials(files: tls.Tls) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials([(files.key, files.certificate)], files.client_ca, files.client_ca is not None)
 
 
 class Listener:
@@ -97,7 +102,9 @@ class GrpcServer:
         host, port = paths.split_address(address)
         host = f"[{host}]" if ":" in host else host or ANY
         logging.getLogger("grpc").setLevel(logging.ERROR)
-        listener = Listener(self._gateway, config.number("grpc.maxMessageBytes"), config.number("grpc.maxCalls"))
+        files = tls.load(config, "grpc")
+        listener = Listener(self._gateway, config.number("grpc.maxMessageBytes"), config.number("grpc.maxCalls"),
+                            credentials(files) if files else None)
         try:
             port = await listener.start(f"{host}:{port}")
         except OSError as error:

@@ -91,9 +91,9 @@ class Wanted:
             self.options["client"] = request.client[:limits.NAME_MAX]
 
     async def authorize(self, gateway: Gateway, caller: Caller) -> None:
-        await gateway.authorize(caller, "consume", self.group)
+        await gateway.authorize(caller, "consume", "", self.group)
         for topic in self.topics:
-            await gateway.authorize(caller, "consume", topic)
+            await gateway.authorize(caller, "consume", topic, self.group)
 
 
 class Subscriber:

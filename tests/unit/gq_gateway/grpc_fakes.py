@@ -9,8 +9,10 @@ import grpc
 
 from gq_client.consumer_lease import HeldLease, Message
 from gq_client.routing import To
+from gq_gateway.door import Door
 from gq_gateway.rpc.guard import Caller
 from gq_proto import codec
+from gq_proto.access import Access
 from gq_proto.errors import GoQueueError, StaleReceipt
 from gq_proto.messages import Lease
 from gq_proto.receipt import Receipt, parse_receipt
@@ -108,14 +110,17 @@ class Gateway:
         self.asked: list[tuple[str, str]] = []
         self.refuse: dict[str, GoQueueError] = {}          # by resource
         self.calls = 0
+        self.door = Door()                                 # open to everyone
 
     def taken(self) -> None:
         self.calls += 1
 
-    async def authorize(self, request: Any, verb: str, resource: str) -> None:
+    async def authorize(self, request: Any, verb: str, topic: str = "", group: str = "") -> Access:
+        resource = topic or group
         self.asked.append((verb, resource))
         if resource in self.refuse:
             raise self.refuse[resource]
+        return self.door.admit(request, verb, topic, group)
 
 
 class Hub:

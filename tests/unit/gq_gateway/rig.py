@@ -12,9 +12,11 @@ from typing import Any
 
 from gq_client.routing import Routes
 from gq_gateway.app import make_app
+from gq_gateway.door import Door
 from gq_gateway.gateway import Gateway
 from gq_gateway.routes import ROUTES
 from gq_gateway.table import Route
+from gq_proto.access import Access
 from gq_proto.messages import Kind, PartitionMeta, TopicConfig, TopicMeta
 
 BODY_MAX = 4096
@@ -125,6 +127,7 @@ class Rig:
         self.taken = 0
         self._routes = routes
         self.drain = False
+        self.door = Door()               # open to everyone
 
     def ask(self, method: str, path: str, body: Any = None, query: str = "", headers: dict[str, str] | None = None, *,
             chunks: Sequence[bytes] | None = None, gone: bool = False) -> Answer:
@@ -165,10 +168,11 @@ class Rig:
         client: Any = self.client
         gateway = Gateway(client, lambda: self.is_ready, self._took)
 
-        async def authorize(request: Any, verb: str, resource: str) -> None:
-            self.authorized.append((verb, resource))
+        async def authorize(request: Any, verb: str, topic: str = "", group: str = "") -> Access:
+            self.authorized.append((verb, topic or group))
             if self.verdict:
                 raise self.verdict
+            return self.door.admit(request, verb, topic, group)
 
         producer: Any = self.producer
         gateway.authorize = authorize  # type: ignore[method-assign]

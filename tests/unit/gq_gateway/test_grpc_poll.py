@@ -8,7 +8,7 @@ import pytest
 from gq_client.consumer_lease import to_ranges
 from gq_gateway.rpc import poll as module
 from gq_gateway.rpc.poll import Polls
-from gq_proto.errors import NotLeader, UnknownMember, UnknownTopicId
+from gq_proto.errors import Forbidden, NotLeader, UnknownMember, UnknownTopicId
 from gq_proto.messages import Fetched, FetchReply, Kind, Lease, Op, PollReply, RangeStatus, SettleReply
 from tests.unit.gq_gateway.grpc_fakes import Client, lease_of, records, run, settled
 
@@ -25,6 +25,7 @@ class Daemons:
         self.hold: dict[int, asyncio.Future[Any]] = {}
         self.status: dict[int, RangeStatus] = {}           # by offset of a range
         self.error = 0
+        self.forbidden = ""
         self.value = b""
         self.client.answer = self._answer
 
@@ -51,8 +52,12 @@ class Daemons:
         return FetchReply(parts), frames
 
     async def poll(self, most: int = 10, wait_s: float = 0.0) -> list[Any]:
-        _, messages = await self.polls.poll("g", "m", most, wait_s, 0)
+        _, messages = await self.polls.poll("g", "m", most, wait_s, 0, self._may)
         return messages
+
+    async def _may(self, topics: set[str]) -> None:
+        if self.forbidden in topics:
+            raise Forbidden("not yours")
 
     async def released(self) -> list[int]:
         """The offsets that went back, as ranges."""
