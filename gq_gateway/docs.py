@@ -49,9 +49,11 @@ nav a:hover { text-decoration: underline; }
 main { padding: 1rem 2rem 6rem; max-width: 62rem; }
 h1 { margin-top: 0; } h2 { margin-top: 2.5rem; } h3 { font-size: 1rem; margin: .8rem 0 .3rem; }
 code, pre { font: 13px/1.45 ui-monospace, monospace; }
-pre { background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; overflow: auto; }
+pre { background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem;
+      white-space: pre-wrap; }
 details { border: 1px solid var(--line); border-radius: 6px; margin: .5rem 0; }
-summary { padding: .5rem .8rem; cursor: pointer; } details > div { padding: 0 .8rem .8rem; border-top: 1px solid var(--line); }
+summary { padding: .5rem .8rem; cursor: pointer; } details > div { padding: 0 .8rem .8rem; border-top: 1px solid var(--line);
+        scroll-margin-top: 3rem; }
 .method { display: inline-block; min-width: 4.5rem; font: bold 12px ui-monospace, monospace; }
 .GET { color: #2a7de1; } .POST { color: #1a9850; } .DELETE { color: #d73027; } .PATCH { color: #b8860b; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top; padding: .2rem .6rem .2rem 0;
@@ -83,9 +85,9 @@ def _link(method: str, path: str, operation: dict[str, Any]) -> str:
 
 def _section(spec: dict[str, Any], method: str, path: str, operation: dict[str, Any]) -> str:
     inside = _parameters(operation) + _body(spec, operation) + _answers(spec, operation)
-    return (f"<details id='{operation['operationId']}'><summary><span class='method {method}'>{method}</span> "
-            f"<code>{escape(path)}</code> <span class=soft>{escape(operation['summary'])}</span></summary>"
-            f"<div>{inside}</div></details>")
+    return (f"<details><summary><span class='method {method}'>{method}</span> <code>{escape(path)}</code> "
+            f"<span class=soft>{escape(operation['summary'])}</span></summary>"
+            f"<div id='{operation['operationId']}'>{inside}</div></details>")     # a link to what is inside opens it
 
 
 def _parameters(operation: dict[str, Any]) -> str:
