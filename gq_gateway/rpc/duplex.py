@@ -88,18 +88,19 @@ class Duplex:
 
 
 class Rights:
-    """What one caller may do with topics: asked once for each, and anew after AUTHORIZED_S of a stream."""
+    """What one caller may do with topics: asked once for each, and anew after AUTHORIZED_S of a stream and when keys changed."""
 
     def __init__(self, gateway: Gateway, caller: Caller, verb: str) -> None:
         self._gateway, self._caller, self._verb = gateway, caller, verb
         self._found: dict[str, GoQueueError | None] = {}
-        self._until = 0.0
+        self._until, self._round = 0.0, 0
 
     def refresh(self, now: float) -> None:
-        """Forget what was said too long ago."""
-        if now >= self._until:
+        """Forget what was said too long ago, or of other keys."""
+        round = self._gateway.door.verifier.round
+        if now >= self._until or round != self._round:
             self._found.clear()
-            self._until = now + AUTHORIZED_S
+            self._until, self._round = now + AUTHORIZED_S, round
 
     async def refusal(self, topic: str) -> GoQueueError | None:
         """None: allowed. Raises Unauthorized."""

@@ -106,6 +106,7 @@ class Subscriber:
         self._settled = asyncio.Event()
         self._size = 1024                       # of a message, lately
         self._ask_again_at = asyncio.get_running_loop().time() + AUTHORIZED_S
+        self._round = gateway.door.verifier.round
         handed.on_room = self._settled.set
 
     async def run(self) -> None:
@@ -160,9 +161,9 @@ class Subscriber:
                 raise Unavailable(STOPPING)
 
     async def _still_allowed(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now >= self._ask_again_at:
-            self._ask_again_at = now + AUTHORIZED_S
+        now, round = asyncio.get_running_loop().time(), self._gateway.door.verifier.round
+        if now >= self._ask_again_at or round != self._round:
+            self._ask_again_at, self._round = now + AUTHORIZED_S, round
             await self._wanted.authorize(self._gateway, self._caller)
 
     async def _send(self, messages: list[Message]) -> None:

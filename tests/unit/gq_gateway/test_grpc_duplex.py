@@ -106,5 +106,23 @@ def test_rights_are_asked_once_a_topic_until_refreshed() -> None:
         assert await rights.refusal("b") is None
         with pytest.raises(Unauthorized):
             await rights.refusal("a")
+        gateway.refuse.clear()
+        assert await rights.refusal("b") is None
+        gateway.refuse["b"] = Forbidden("no")
+        gateway.door.verifier.forget()                    # keys changed
+        rights.refresh(105.2)
+        assert await rights.refusal("b") is gateway.refuse["b"]
+
+    run(play())
+
+
+def test_a_stream_is_for_those_who_may_use_some_topic() -> None:
+    async def play() -> None:
+        gateway = Gateway()
+        gateway.refuse[""] = Unauthorized("who are you?")
+        context = Context(1, 2)
+        with pytest.raises(Unauthorized):
+            await Duplex(gateway, caller(context), "publish", 10).run()  # type: ignore[arg-type]
+        assert context.read_count == 0
 
     run(play())

@@ -172,3 +172,15 @@ def test_a_member_that_is_unknown_is_told_so() -> None:
             await daemons.poll(wait_s=30.0)
 
     run(play())
+
+
+def test_what_another_s_member_holds_goes_back_when_the_caller_may_not_see_it() -> None:
+    async def play() -> None:
+        daemons = Daemons(lease_of(10, 2))
+        daemons.forbidden = "orders"
+        with pytest.raises(Forbidden):
+            await daemons.poll()
+        assert await daemons.released() == [10, 2]
+        assert Kind.FETCH not in dict(daemons.client.asked)
+
+    run(play())

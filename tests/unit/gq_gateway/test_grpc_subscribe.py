@@ -213,14 +213,18 @@ def test_rights_come_before_everything_else() -> None:
     run(play())
 
 
-def test_rights_that_are_taken_away_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", [True, False])
+def test_rights_that_are_taken_away_end_it(monkeypatch: pytest.MonkeyPatch, told: bool) -> None:
+    """At once when the gateway hears that keys changed, after a while in any case."""
     async def play() -> None:
-        monkeypatch.setattr(module, "AUTHORIZED_S", 0.0)
+        monkeypatch.setattr(module, "AUTHORIZED_S", 1e6 if told else 0.0)
         rig = Rig(Consumer(20), max_batch=1)
         rig.context.gate.clear()
         call = rig.start()
         await settled()
         rig.gateway.refuse["orders"] = Forbidden("no more")
+        if told:
+            rig.gateway.door.verifier.forget()
         rig.context.gate.set()
         with pytest.raises(Forbidden):
             await call

@@ -200,3 +200,16 @@ def test_topics_may_be_given_with_commas_or_again() -> None:
         node.poll(query)
         assert node.asked(Kind.JOIN)[0].topics == ["a", "b"]
         assert ("consume", "b") in node.rig.authorized
+
+
+def test_who_may_not_any_more_gets_nothing_and_it_goes_back() -> None:
+    """The key was revoked while the poll waited, or the member is another key's."""
+    node = Node()
+
+    def leased(body: Any) -> PollReply:
+        node.rig.verdict = e.Unauthorized("revoked")
+        return PollReply([lease([10, 2])], group_number=5)
+
+    node.rig.client.answers[Kind.POLL] = leased
+    assert node.poll().code == "unauthorized"
+    assert node.settled == [(Op.RELEASE, [10, 2])] and node.asked(Kind.FETCH) == []
