@@ -161,9 +161,9 @@ def groups(routes: Routes) -> Operation[list[m.GroupSummary]]:
     return sorted((group for reply in replies for group in reply.groups), key=lambda group: group.group)
 
 
-def describe_group(routes: Routes, group: str) -> Operation[m.GroupInfo]:
-    """Members, assignment, and per partition: committed, lag, in flight. UnknownGroup."""
-    reply, _ = yield Ask(Kind.DESCRIBE_GROUP, m.DescribeGroup(group), To.group(group))
+def describe_group(routes: Routes, group: str, *, lanes: bool = False) -> Operation[m.GroupInfo]:
+    """Members, assignment, and per partition: committed, lag, in flight; lanes: also per priority. UnknownGroup."""
+    reply, _ = yield Ask(Kind.DESCRIBE_GROUP, m.DescribeGroup(group, lanes), To.group(group))
     return cast("m.GroupInfo", reply)
 
 

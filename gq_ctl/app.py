@@ -55,6 +55,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Groups": {
         "group": ("group", "List, describe, reset, pause and delete consumer groups."),
         "dlq": ("dlq", "List, look at, redrive and purge dead letters."),
+        "priority": ("priority", "Show how the priorities of each partition fill and drain."),
     },
     "Files and figures": {
         "log": ("log", "Dump and verify log files; no daemon needed."),

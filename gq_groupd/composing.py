@@ -59,7 +59,9 @@ class Composing:
         for pick in part.take(lane, most, self._retries):
             self._first = self._first or part
             self._retries -= pick.delivery > 1
-            self._room -= count_of(pick.ranges)
+            count = count_of(pick.ranges)
+            self._room -= count
+            part.census.served_ms[lane] = self._now_ms
             yield part, pick
 
     # -- lanes -------------------------------------------------------------------------------

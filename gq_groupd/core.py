@@ -358,12 +358,12 @@ class Core:
         self._errands.run(Errand(call, marking.attempt, marking.at_last))
 
     def _describe(self, call: Call) -> None:
-        group = self._group(call.body.group)
+        group, lanes = self._group(call.body.group), call.body.lanes
         tell = partial(self._tell, call, group)
-        self._errands.run(Errand(call, lambda: self._info.ready(group) and tell(), tell), PATIENCE_MS)
+        self._errands.run(Errand(call, lambda: self._info.ready(group, lanes) and tell(), tell), PATIENCE_MS)
 
     def _tell(self, call: Call, group: Group) -> bool:
-        self._desk.reply(call, self._info.describe(group))
+        self._desk.reply(call, self._info.describe(group, call.body.lanes))
         return True
 
     def _list(self, call: Call) -> None:

@@ -17,6 +17,7 @@ from gq_proto import codec, limits
 from gq_proto.errors import GoQueueError, NotCoordinator, UnknownKind
 from gq_proto.messages import Kind, ListGroupsReply, MetadataReply
 from gq_proto.names import GROUPS_TOPIC
+from gq_proto.record import PRIORITY_NAMES
 from gq_run import metrics as m
 from gq_run.daemon import Daemon
 from gq_run.directory import Directory
@@ -147,6 +148,17 @@ class Part:
         return self._gathered.failed(error)
 
 
+def _lanes(row: PartGauge, labels: tuple[str, ...]) -> Iterator[m.Sample]:
+    for lane in row.lanes:
+        mine = (*labels, PRIORITY_NAMES[lane.priority])
+        yield m.PRIORITY_READY, mine, lane.ready
+        yield m.PRIORITY_IN_FLIGHT, mine, lane.in_flight
+        yield m.PRIORITY_ENQUEUED, mine, lane.enqueued
+        yield m.PRIORITY_DEQUEUED, mine, lane.dequeued
+        if lane.served_ms_ago >= 0:
+            yield m.PRIORITY_SERVED, mine, lane.served_ms_ago / 1000
+
+
 class Gauges:
     """The cores' counts as metrics. Read at most once per GAUGES_FRESH_S."""
 
@@ -168,6 +180,7 @@ class Gauges:
             yield m.IN_FLIGHT, labels, row.in_flight
             yield m.MESSAGES_RETRYING, labels, row.retrying
             yield m.MESSAGES_READY, labels, max(0, row.lag - row.in_flight - row.retrying)
+            yield from _lanes(row, labels)
         yield from self._sums()
         for hosted in self._hosted():
             for group, members in hosted.members():

@@ -31,7 +31,7 @@ from gq_proto.messages import (
     Watched,
 )
 from gq_proto.record import TIMESTAMP_MAX, TRANSACTIONAL
-from gq_proto.runs import CONTROL_KIND, NO_LANES
+from gq_proto.runs import ALL_LANES, CONTROL_KIND, NO_LANES
 
 REST_MS = 250               # after an ask failed or brought nothing
 LOAD_RUNS = 2 * BUFFERED_RUNS   # of all lanes at once
@@ -169,7 +169,7 @@ class Loading:
         runs = watched.runs
         if runs and runs[0] <= part.scanned < part.end and not any(
                 kind & TRANSACTIONAL_KIND and not kind & CONTROL_KIND for kind in runs[2::3]):
-            part.scan(runs, watched.controls, [], runs[0], watched.end)
+            part.scan(runs, watched.controls, [], runs[0], watched.end, now_ms=self._desk.now_ms)
             self._desk.wake(part.group)
         self._note(part)
 
@@ -192,6 +192,7 @@ class Loading:
                 self._desk.commit(part.group, e.Gone(part.group.number, *part.key, log_start, 0))
         if part.stage == "unseen":
             part.step("see")
+            part.census.see(end)
         self._extent(part, log_start, end)
         return True
 
@@ -235,6 +236,14 @@ class Loading:
                 if part.stage == "ready":
                     part.step("fall behind")
                 self._scan(part)
+            elif part.census.wanted and part.census.counted < part.scanned:
+                self._count(part)
+
+    def _count(self, part: Part) -> None:
+        """Figures come last. A stretch of which some is done is counted run by run."""
+        census = part.census
+        lane = ALL_LANES if census.counted < census.closely_to else NO_LANES
+        self._slice(part, "count", AskRuns(*part.key, census.counted, SCAN_RUNS, lane))
 
     def _load(self, part: Part) -> None:
         """What lanes want that drain; each for itself, so that none waits for the others' runs to be read."""
@@ -251,9 +260,11 @@ class Loading:
         if part.lanes.follow(part.scanned):
             self._ask(part, "scan", AskRuns(*part.key, part.scanned, LOAD_RUNS))
             return
-        ask = AskRuns(*part.key, part.scanned, SCAN_RUNS, NO_LANES)
-        if self._scans < SCANS_MAX or ask in self._asked or "scan" in part.asking:
-            self._ask(part, "scan", ask)
+        self._slice(part, "scan", AskRuns(*part.key, part.scanned, SCAN_RUNS, NO_LANES))
+
+    def _slice(self, part: Part, slot: str, ask: AskRuns) -> None:
+        if self._scans < SCANS_MAX or ask in self._asked or slot in part.asking:
+            self._ask(part, slot, ask)
         else:
             self._scan_later[part] = None
 
@@ -280,7 +291,7 @@ class Loading:
             if error or reply is None:
                 self._rest(part)
             elif isinstance(ask, AskRuns):
-                self._runs(part, ask, reply)
+                self._runs(part, ask, reply, slot)
             elif isinstance(ask, AskEndOfEpoch):
                 self._checked(part, ask, reply)
         self._scan_more()
@@ -309,11 +320,17 @@ class Loading:
             if group.placing.get(key) == -1:
                 self._place_by_start(group, key)
 
-    def _runs(self, part: Part, ask: AskRuns, reply: RunsReply) -> None:
+    def _runs(self, part: Part, ask: AskRuns, reply: RunsReply, slot: str) -> None:
         if not self._meet(part, reply.epoch, reply.log_start, min(reply.high_watermark, reply.last_stable)):
             return
         upto = max(reply.next_offset, ask.offset)
-        part.scan(reply.runs, reply.controls, reply.hidden, ask.offset, upto, ask.lane, len(reply.runs) >= 3 * ask.limit)
+        if slot == "count":
+            part.recount(reply.runs, ask.offset, upto, ask.lane, reply.counts)
+            part.census.wanted = part.census.counted < part.scanned
+            self._desk.advanced = self._desk.advanced or not part.census.wanted
+        else:
+            part.scan(reply.runs, reply.controls, reply.hidden, ask.offset, upto, ask.lane, len(reply.runs) >= 3 * ask.limit,
+                      reply.counts, self._desk.now_ms)
         if ask.lane != NO_LANES:
             self._desk.wake(part.group)
         if upto == ask.offset < part.end:
@@ -332,7 +349,7 @@ class Loading:
 
 
 def _is_slice(ask: Ask) -> bool:
-    return isinstance(ask, AskRuns) and ask.lane == NO_LANES
+    return isinstance(ask, AskRuns) and ask.limit == SCAN_RUNS
 
 
 def _start_time(group: Group) -> int:

@@ -1,5 +1,6 @@
 """groupd's own options, and the core's settings made of them."""
 
+import re
 from typing import Final
 
 from gq_groupd.core import Settings
@@ -21,6 +22,14 @@ OPTIONS: Final = (
 )
 
 
+def weights_of(text: str) -> tuple[int, ...]:
+    """Of "50/25/15/7/3"; BadConfig for anything else."""
+    weights = text.split("/")
+    if len(weights) != limits.PRIORITIES or not all(re.fullmatch("[0-9]{1,4}", weight) and int(weight) for weight in weights):
+        raise BadConfig(f"priority.weights: {text!r:.60} is not {limits.PRIORITIES} numbers of 1 to 9999 like 50/25/15/7/3")
+    return tuple(map(int, weights))
+
+
 def settings_of(config: Config) -> Settings:
     """BadConfig when two options contradict each other."""
     heartbeat_ms, unnamed_ms = config.number("consumer.heartbeatInterval"), config.number("groupd.unnamedLease")
@@ -33,6 +42,8 @@ def settings_of(config: Config) -> Settings:
         group_expiry_ms=config.number("groupd.groupExpiry"),
         heartbeat_ms=heartbeat_ms,
         session_ms=config.number("consumer.sessionTimeout"),
+        weights=weights_of(config.text("priority.weights")),
+        starvation_ms=config.number("priority.starvationTimeout"),
         snapshot_records=config.number("groupd.snapshotRecords"),
         snapshot_bytes=config.number("groupd.snapshotBytes"),
     )

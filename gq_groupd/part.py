@@ -10,17 +10,19 @@ says of what lane those are that failed or came back: messages that are in none 
 """
 
 from collections.abc import Iterator
+from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyroaring import BitMap64
 
 from gq_groupd.acks import Acked
 from gq_groupd.anchors import Anchors
+from gq_groupd.census import Census
 from gq_groupd.cursor import Lanes
 from gq_groupd.dead import Dead
 from gq_groupd.lease import Lease
 from gq_groupd.retries import Attempts, Waiting
-from gq_groupd.stretch import Piece, below, joined, pieces_of
+from gq_groupd.stretch import Piece, below, count_by_lane, joined, open_by_lane, pieces_of
 from gq_groupd.tables import PART, step
 from gq_proto.bitmaps import TOP, bitmap_of, count_of, next_in, ranges_of, union_of, within
 from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
@@ -57,7 +59,7 @@ class Part:
         self.open, self.returned, self.retry = BitMap64(), BitMap64(), BitMap64()
         self.marked = [BitMap64() for _ in range(PRIORITIES)]
         self.scanned = start
-        self.lanes = Lanes(start)
+        self.lanes, self.census = Lanes(start), Census(start)
         self.end, self.log_start = start, 0
         self.stage = "unseen"
         self.new_epoch = -1                     # seen, the end of the last one not yet known; with what was said of it
@@ -87,12 +89,26 @@ class Part:
         self.retry = self.attempts.any - self.held - self.waiting.all - self.dead.all
         self.anchors.open.clear()
         self.scanned = self.end = self.acked.below
-        self.lanes = Lanes(self.acked.below)
+        self.lanes, self.census = Lanes(self.acked.below), Census(self.acked.below)
 
     # -- figures ---------------------------------------------------------------------------
 
     def lag(self) -> int:
         return len(self.open) + self.anchors.count()
+
+    def by_lane(self, some: BitMap64) -> list[int]:
+        """Of messages that failed, came back or are anchored: how many of each lane."""
+        counts = [some.intersection_cardinality(marked) for marked in self.marked]
+        counts[PRIORITY_DEFAULT] = len(some) - sum(counts)
+        return counts
+
+    def lanes_of(self, some: BitMap64, lease: Lease | None) -> list[int]:
+        """Of messages of the lease, or of none's."""
+        if lease is None:
+            return self.by_lane(some)
+        counts = [0] * PRIORITIES
+        counts[lease.lane] = len(some)
+        return counts
 
     def committed(self) -> int:
         """The first unacked position. Moves the watermark over what is no message."""
@@ -120,13 +136,17 @@ class Part:
     # -- the log's runs -------------------------------------------------------------------------
 
     def scan(self, runs: list[int], controls: list[Control], hidden: list[int], first: int, upto: int, lane: int = ALL_LANES,
-             more: bool = False) -> None:
-        """Runs of [first, upto), as Runs(lane) answers: of all lanes; NO_LANES: of all, not told apart; of one, which goes on
-        behind upto if `more`. What lies at or above `scanned` becomes open; lanes take what they have room for."""
+             more: bool = False, counts: list[int] | None = None, now_ms: int = 0) -> None:
+        """Runs of [first, upto), as Runs(lane) answers: of all lanes; NO_LANES: of all, not told apart, with their counts; of one,
+        which goes on behind upto if `more`. What lies at or above `scanned` becomes open; lanes take what they have room for."""
         found = pieces_of(runs, controls, hidden)
         if lane < 0 and first <= self.scanned < upto:
+            before = self.scanned
             self._open(found)
             self.scanned = upto
+            if self.census.counted == before:
+                self._count(upto, found if lane == ALL_LANES else None, counts if first == before else None)
+            self._came(before, found if lane == ALL_LANES else None, counts if first == before else None, now_ms)
         if lane == NO_LANES:
             return
         for number, *_ in found:
@@ -135,6 +155,36 @@ class Part:
             found, upto, more = below(found, self.scanned), self.scanned, False
         self.lanes.feed(first, found, upto, more, lane)
 
+    def recount(self, runs: list[int], first: int, upto: int, lane: int, counts: list[int]) -> None:
+        """What was scanned without lanes is looked at again, and where some of a stretch is done already, run by run."""
+        upto = min(upto, self.scanned)
+        if self.census.counted == first < upto:
+            self._count(upto, pieces_of(runs, [], []) if lane == ALL_LANES else None, counts)
+
+    def _count(self, upto: int, found: list[Piece] | None, counts: list[int] | None) -> None:
+        """Open messages of each lane from `counted` to `upto`: by pieces, or as they were counted, if all of them are open."""
+        census, low = self.census, self.census.counted
+        opened = self.open.range_cardinality(low, upto)
+        if found is not None:
+            counts = count_by_lane(found, low, upto)
+            if sum(counts) != opened:
+                counts = open_by_lane(found, self.open, low, upto)
+        if counts and sum(counts) == opened:
+            census.count(counts, upto)
+        else:
+            census.closely_to = upto
+
+    def _came(self, low: int, found: list[Piece] | None, counts: list[int] | None, now_ms: int) -> None:
+        """Of [low, scanned), what was never seen before."""
+        census = self.census
+        if census.known_to < 0 or self.scanned <= census.known_to:
+            return
+        if found is not None:
+            census.arrived(count_by_lane(found, max(low, census.known_to), self.scanned, True), now_ms)
+        elif counts and low >= census.known_to:
+            census.arrived(counts, now_ms)
+        census.known_to = self.scanned
+
     def _open(self, found: list[Piece]) -> None:
         named: dict[int, BitMap64] = {}
         for _, low, high, anchor in found:
@@ -142,6 +192,9 @@ class Part:
                 named.setdefault(anchor, BitMap64()).add_range(low, high)
         for anchor, bitmap in named.items():
             self.anchors.meet(anchor, bitmap)
+        for lane, low, high, anchor in found if named else ():
+            if anchor in named and lane != PRIORITY_DEFAULT:
+                self.marked[lane].add_range(low, high)
         for low, n in _pairs(joined(found)):
             high, low = low + n, max(low, self.scanned)
             left = self.acked.open_in(low, high)
@@ -154,6 +207,8 @@ class Part:
         """Forget what was scanned from `low` on; it is asked for again."""
         self.scanned = min(self.scanned, low)
         self.open.remove_range(low, TOP)
+        if low < self.census.counted:
+            self.census.reset(self.acked.below)
         for known in (self.returned, self.retry):
             known.difference_update(within(known, low, TOP))
             known.difference_update(self.anchors.open_from(low))
@@ -326,9 +381,36 @@ class Part:
             else:
                 for at in range(0, len(ranges), 2):
                     self.acked.add(ranges[at], ranges[at] + ranges[at + 1])
+            self._close(bitmap, lease)
             self.open -= bitmap
         self._unfail(bitmap)
         self.dead.remove(bitmap)
+
+    def _close(self, bitmap: BitMap64, lease: Lease | None) -> None:
+        """They are open no more: of which lanes were they?"""
+        gone = self.open & bitmap
+        gone.remove_range(self.census.counted, TOP)
+        if gone:
+            self.census.opened = list(map(sub, self.census.opened, self.lanes_of(gone, lease)))
+
+    def _close_range(self, low: int, high: int, counts: list[int] | None = None) -> None:
+        """counts: of which lanes they are, if that is known."""
+        if self.open.range_cardinality(low, high):
+            self.open.remove_range(low, high)
+            if counts is None:
+                self.census.reset(self.acked.below)
+            else:
+                self.census.opened = list(map(sub, self.census.opened, counts))
+
+    def _lanes_within(self, low: int, high: int) -> list[int] | None:
+        """Of what lanes the open messages of [low, high) are; None where some of them were never handed out, or are not counted."""
+        some = within(self.open, low, high)
+        rest, counts = some - self.held, [0] * PRIORITIES
+        if high > self.census.counted or not rest.issubset(union_of((self.waiting.all, self.dead.all, self.returned, self.retry))):
+            return None
+        for lease in self.leases.values():
+            counts[lease.lane] += lease.open.intersection_cardinality(some)
+        return list(map(add, counts, self.by_lane(rest)))
 
     def give_back(self, lease: Lease, bitmap: BitMap64) -> None:
         self._leave(lease, bitmap)
@@ -429,8 +511,10 @@ class Part:
         self._unfail(bitmap)
         self.dead.remove(bitmap)
 
-    def mark(self, ack: bool, low: int, high: int) -> None:
+    def mark(self, ack: bool, low: int, high: int, now_ms: int = 0) -> None:
         region = self.in_region(low, high)
+        counts = self._lanes_within(low, high) if ack else None
+        self.census.departed(counts or [], now_ms)
         for lease in [*self.leases.values(), *self.lapsed.values()] if ack else ():
             lease.acked |= (lease.open | lease.lapsed) & region
         self.void(region)
@@ -439,7 +523,7 @@ class Part:
                 self.anchors.close(ready)
             self.anchors.forget(low, high)
             self.acked.add(low, high)
-            self.open.remove_range(low, high)
+            self._close_range(low, high, counts)
         else:
             self.acked.remove(low, high)
             self.anchors.forget(low, high)
@@ -458,7 +542,7 @@ class Part:
         lost = self.anchors.gone_below(log_start)
         self.void(self.in_region(0, log_start) | lost)
         self.acked.settle_below(log_start)
-        self.open.remove_range(0, log_start)
+        self._close_range(0, log_start)
         self.lanes.skip_to(log_start)
         self.scanned = max(self.scanned, log_start)
         self.end = max(self.end, log_start)

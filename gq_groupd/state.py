@@ -205,6 +205,8 @@ def _granted(state: State, part: Part, entry: e.Granted) -> None:
 def _acked(state: State, part: Part, entry: e.Acked) -> None:
     lease = state.leases.get(entry.lease)
     bitmap = bitmap_of(entry.ranges)
+    if entry.how in (How.ACKED, How.DEAD_LETTERED):
+        part.census.departed(part.lanes_of(bitmap, lease), state.now_ms)
     part.ack(lease, bitmap, entry.ranges, entry.anchor)
     if entry.how == How.ACKED:
         part.consumed += count_of(entry.ranges)
@@ -252,7 +254,7 @@ def _started(state: State, part: Part, entry: e.Started) -> None:
 
 
 def _marked(state: State, part: Part, entry: e.Marked) -> None:
-    part.mark(entry.ack, entry.low, entry.high)
+    part.mark(entry.ack, entry.low, entry.high, state.now_ms)
 
 
 def _intent(state: State, part: Part, entry: e.Intent) -> None:

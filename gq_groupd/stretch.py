@@ -6,9 +6,11 @@ as (lane, low, high, anchor), anchor being the record's offset, -1 for what is a
 
 from operator import attrgetter
 
+from pyroaring import BitMap64
+
 from gq_proto import control
 from gq_proto.bitmaps import bitmap_between, ranges_of, union_of
-from gq_proto.limits import PRIORITY_DEFAULT
+from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
 from gq_proto.messages import Control
 from gq_proto.runs import CONTROL_KIND, DELAYED_KIND, UNDELIVERABLE, triples
 
@@ -67,3 +69,24 @@ def below(found: list[Piece], end: int) -> list[Piece]:
         return found
     return [(lane, low, high if anchor >= 0 else min(high, end), anchor)
             for lane, low, high, anchor in found if (low if anchor < 0 else anchor) < end]
+
+
+def count_by_lane(found: list[Piece], low: int, high: int, anchored: bool = False) -> list[int]:
+    """Messages of [low, high) that are as they lie; anchored: also those whose ready record lies there."""
+    counts = [0] * PRIORITIES
+    for lane, first, end, anchor in found:
+        if anchor < 0:
+            counts[lane] += max(0, min(end, high) - max(first, low))
+        elif anchored and low <= anchor < high:
+            counts[lane] += end - first
+    return counts
+
+
+def open_by_lane(found: list[Piece], opened: BitMap64, low: int, high: int) -> list[int]:
+    """Those of them that are in `opened`."""
+    counts = [0] * PRIORITIES
+    for lane, first, end, anchor in found:
+        first, end = max(first, low), min(end, high)
+        if anchor < 0 and first < end:
+            counts[lane] += opened.range_cardinality(first, end)
+    return counts

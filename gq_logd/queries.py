@@ -3,6 +3,7 @@
 Owns no state. A question that would have to look at very much answers a part of it: next_offset says where to go on.
 """
 
+from operator import add
 from typing import Final
 
 from gq_logd.partition import Partition
@@ -29,8 +30,16 @@ def runs(partition: Partition, asked: messages.Runs) -> messages.RunsReply:
     end = partition.last_stable
     found, following = _collect(partition, offset, end, asked.lane, limit)
     found, following, controls = _with_controls(partition, found, offset, following)
+    counts = _counts(partition, offset, following) if asked.lane == NO_LANES else []
     return messages.RunsReply(found, following, partition.log.start, partition.high_watermark, end, partition.epoch, controls,
-                              partition.transactions.aborted_within(offset, following))
+                              partition.transactions.aborted_within(offset, following), counts)
+
+
+def _counts(partition: Partition, low: int, high: int) -> list[int]:
+    counts = [0] * PRIORITIES
+    for part in partition.log.walk(low, high) if low < high else ():
+        counts = list(map(add, counts, codec.lane_counts(part.packed(Derived.RUNS), part.base, low, high)))
+    return counts
 
 
 def _collect(partition: Partition, offset: int, end: int, lane: int, limit: int) -> tuple[list[int], int]:

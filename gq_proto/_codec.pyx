@@ -1328,6 +1328,38 @@ def select_runs(object packed, int64_t base, int64_t low, int64_t high, int64_t 
     return out, following
 
 
+def lane_counts(object packed, int64_t base, int64_t low, int64_t high):
+    """Plain records per priority. See pure_runs.lane_counts."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef int64_t first = 0, last, middle, run, count, start, end
+    cdef int64_t counts[8]
+    cdef int kind
+    memset(counts, 0, sizeof(counts))
+    PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *>view.buf
+        count = last = view.len // 9
+        while first < last:
+            middle = (first + last) // 2
+            if <int64_t>gq_u32(p + middle * 9) <= low - base:
+                first = middle + 1
+            else:
+                last = middle
+        for run in range(first - 1 if first else 0, count):
+            start = base + gq_u32(p + run * 9)
+            if start >= high:
+                break
+            end = min(start + gq_u32(p + run * 9 + 4), high)
+            start = max(start, low)
+            kind = p[run * 9 + 8]
+            if start < end and not kind & 0x30:
+                counts[kind & 7] += end - start
+    finally:
+        PyBuffer_Release(&view)
+    return [counts[0], counts[1], counts[2], counts[3], counts[4]]
+
+
 def lanes_within(object packed, int64_t base, list ranges):
     """Which lanes the records of some ranges are of. See pure_runs.lanes_within."""
     cdef Py_buffer view

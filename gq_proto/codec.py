@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         extend_runs,
         find_valid,
         gather,
+        lane_counts,
         lanes_within,
         locate,
         partition_of,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["NAME", "BatchBuilder", "Record", "check", "columns", "compress", "crc32c", "decode", "decode_headers", "decompress",
-           "encode_headers", "extend_runs", "find_valid", "gather", "lanes_within", "locate", "partition_of", "scan", "select_runs",
-           "stamp"]
+           "encode_headers", "extend_runs", "find_valid", "gather", "lane_counts", "lanes_within", "locate", "partition_of", "scan",
+           "select_runs", "stamp"]
 
 
 def _load(wanted: str | None) -> Any:

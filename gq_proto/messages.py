@@ -245,6 +245,7 @@ class RunsReply(Body):
     epoch: int
     controls: list[Control] = []
     hidden: list[int] = []
+    counts: list[int] = []       # lane -2: messages of each priority in that stretch, hidden ones too, delayed ones not
 
 
 class Due(Body):
@@ -749,6 +750,7 @@ class MarkReply(Body):
 
 class DescribeGroup(Body):
     group: str
+    lanes: bool = False          # also per priority
 
 
 class MemberInfo(Body):
@@ -759,6 +761,20 @@ class MemberInfo(Body):
     topics: list[str]
     assignment: list[Assigned]
     in_flight: int
+
+
+class LaneInfo(Body):
+    """One priority of a partition, as a group has it. Counters begin with groupd; rates are of about the last 10 s."""
+
+    priority: int
+    ready: int
+    in_flight: int
+    retrying: int
+    enqueued: int
+    dequeued: int                # acked, or gone to the dead letters
+    enqueued_per_s: float
+    dequeued_per_s: float
+    served_ms_ago: int = -1      # since one was handed out; -1: never
 
 
 class GroupPartition(Body):
@@ -776,6 +792,7 @@ class GroupPartition(Body):
     scheduled: int = 0
     expired: int = 0             # lost to retention before they were acked
     skipped_to: int = -1         # where the group went on after its offset fell off the log; -1: never
+    lanes: list[LaneInfo] = []   # priorities that there is anything to say of, when asked for
 
 
 class GroupInfo(Body):

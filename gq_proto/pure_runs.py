@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gq_proto import record as r
+from gq_proto.limits import PRIORITIES
 from gq_proto.segment import RUN_ENTRY
 
 _SIZE: Final = RUN_ENTRY.size
@@ -65,3 +66,12 @@ def lanes_within(packed: bytes | bytearray, base: int, ranges: Sequence[int]) ->
             else:
                 out += (offset, count, lane)
     return out
+
+
+def lane_counts(packed: bytes | bytearray, base: int, low: int, high: int) -> list[int]:
+    """Per priority, how many records in [low, high) are neither control nor delayed."""
+    counts = [0] * PRIORITIES
+    for _, length, kind in zip(*[iter(select_runs(packed, base, low, high)[0])] * 3):
+        if not kind & _APART:
+            counts[kind & 7] += length
+    return counts

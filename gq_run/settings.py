@@ -71,6 +71,13 @@ CONSUMER: Final = (
            choices=("cooperative",)),
 )
 
+PRIORITY: Final = (
+    Option("priority.weights", "/".join(map(str, limits.LANE_WEIGHTS)), TEXT,
+           "how many messages of each priority a round of deliveries takes, critical to background"),
+    Option("priority.starvationTimeout", limits.STARVATION_MS, DURATION,
+           "messages of a priority that others were preferred to for this long go first", 100, YEAR_MS),
+)
+
 DELAY: Final = (
     Option("delay.indexInterval", 1_000, DURATION, "how often what is scheduled is saved, for a quick restart; 0: never",
            0, 3_600_000),
@@ -138,4 +145,4 @@ ELSEWHERE: Final = {
 }
 
 SHARED: Final = (*BROKER, *STORAGE, *DEFAULTS_TOPIC, *DEFAULTS_DELIVERY, *CONSUMER,
-                 *DELAY, *METRICS, *HTTP, *GRPC, *SECURITY, *LOGGING)
+                 *PRIORITY, *DELAY, *METRICS, *HTTP, *GRPC, *SECURITY, *LOGGING)

@@ -121,6 +121,7 @@ def decoders(codec: Any, raw: bytes) -> list[Any]:
         codec.find_valid(raw, 0, 0, 100), codec.find_valid(raw, 1, 41, 2**62), codec.locate(raw, 0, 43),
         outcome(codec.decode_headers, raw), codec.crc32c(raw), codec.partition_of(raw, 6),
         codec.select_runs(raw, 40, 41, 60, 2, 5),
+        codec.lane_counts(raw, 40, 41, 60),
         codec.lanes_within(raw, 40, [38, 5, 50, 9]),
     ]
 

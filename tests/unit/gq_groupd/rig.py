@@ -14,6 +14,7 @@ from gq_groupd.core import Core, Settings
 from gq_proto import control
 from gq_proto import messages as m
 from gq_proto.errors import GoQueueError, OffsetOutOfRange, UnknownTopicId
+from gq_proto.limits import PRIORITIES
 from gq_proto.messages import Kind
 from gq_proto.record import CONTROL, DELAYED, kind_lane, kind_of
 from gq_proto.runs import ALL_LANES, CONTROL_KIND, NO_LANES, UNDELIVERABLE
@@ -215,7 +216,9 @@ class Rig:
                 raise OffsetOutOfRange("behind the end")
             runs, upto = log.runs(ask.offset, log.end, ask.limit, ask.lane)
             controls = [c for o, c in log.controls.items() if ask.offset <= o < upto]
-            return m.RunsReply(runs, upto, log.start, log.end, log.end, log.epoch, controls)
+            plain = [kind_lane(kind) for kind in log.kinds[ask.offset:upto] if not kind & UNDELIVERABLE]
+            counts = [plain.count(lane) for lane in range(PRIORITIES)] if ask.lane == NO_LANES else []
+            return m.RunsReply(runs, upto, log.start, log.end, log.end, log.epoch, controls, [], counts)
         if isinstance(ask, fx.AskEndOfEpoch):
             return m.EndOfEpochReply(ask.of, log.ends.get(ask.of, log.end))
         if isinstance(ask, fx.AskOffsetForTime):

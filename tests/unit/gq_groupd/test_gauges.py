@@ -6,7 +6,7 @@ from gq_groupd.commits import Commits
 from gq_groupd.core import PartGauge
 from gq_groupd.daemon import Gathered, Gauges, Part
 from gq_proto.errors import NotCoordinator
-from gq_proto.messages import GroupSummary, ListGroupsReply
+from gq_proto.messages import GroupSummary, LaneInfo, ListGroupsReply
 from gq_run import metrics as m
 
 
@@ -22,7 +22,7 @@ class Hosted:
         return [("g", 2)] if self.rows and self.rows[0].partition == 0 and self.rows[0].topic == "t" else []
 
 
-def row(topic: str, partition: int, **more: int) -> PartGauge:
+def row(topic: str, partition: int, **more: Any) -> PartGauge:
     counted = {"lag": 10, "in_flight": 3, "retrying": 2, "consumed": 5, "redelivered": 1, "timed_out": 1, "dead_lettered": 1,
                "expired": 0} | more
     return PartGauge("g", topic, partition, **counted)
@@ -110,3 +110,14 @@ def test_waits_for_the_journal_are_told_by_group_until_it_is_gone() -> None:
     [(metric, labels, histogram)] = commits.samples()
     assert metric is m.COMMIT_LATENCY and labels == ("a",)
     assert isinstance(histogram, m.Histogram) and sum(histogram.counts) == 2 and round(histogram.sum, 6) == 0.06
+
+
+def test_priorities_are_told_by_name() -> None:
+    lanes = [LaneInfo(0, 5, 1, 0, 7, 2, 0.5, 0.1, 1_500), LaneInfo(4, 9, 0, 0, 9, 0, 0.0, 0.0)]
+    gauges = Gauges(lambda: [Hosted(row("t", 3, lanes=lanes))], lambda: 100.0)  # type: ignore[list-item]
+    samples = {(metric.name, labels): value for metric, labels, value in gauges.samples()}
+    critical, background = ("g", "t", "3", "critical"), ("g", "t", "3", "background")
+    assert [samples[f"goqueue_priority_{name}", critical] for name in
+            ("ready", "in_flight", "enqueued_total", "dequeued_total", "last_served_seconds")] == [5, 1, 7, 2, 1.5]
+    assert samples["goqueue_priority_ready", background] == 9
+    assert ("goqueue_priority_last_served_seconds", background) not in samples

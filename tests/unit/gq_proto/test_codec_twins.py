@@ -199,6 +199,18 @@ def test_runs(compiled, pieces, stride, low, high, lane, limit):
     assert all(a[2] != b[2] for a, b in itertools.pairwise(neighbours) if a[0] + a[1] == b[0])
 
 
+@given(runs, st.integers(0, 60), st.integers(0, 80))
+def test_lane_counts(compiled, pieces, low, high):
+    packed, kinds, offset = bytearray(), {}, 10
+    for count, kind in pieces:
+        pure.extend_runs(packed, 10, [offset, count, kind])
+        kinds |= dict.fromkeys(range(offset, offset + count), kind)
+        offset += count
+    counts = pure.lane_counts(packed, 10, low, high)
+    assert compiled.lane_counts(packed, 10, low, high) == counts
+    assert counts == [sum(low <= o < high and kind & 0x37 == lane for o, kind in kinds.items()) for lane in range(5)]
+
+
 @given(runs, st.lists(st.tuples(st.integers(0, 6), st.integers(1, 9)), max_size=20))
 def test_lanes_within(compiled, pieces, wanted):
     packed, kinds, offset = bytearray(), {}, 10
