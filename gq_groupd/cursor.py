@@ -15,6 +15,7 @@ from typing import NamedTuple
 from gq_proto.limits import BUFFERED_RUNS, PRIORITIES
 
 REFILL = BUFFERED_RUNS // 2     # a lane with fewer runs asks for what lies behind
+ANCHORED_RUNS = 1_024           # of ready records a lane takes more: one may name hundreds of runs, a reply holds several
 
 
 class Entry(NamedTuple):
@@ -58,7 +59,8 @@ class Lane:
                 runs[-2] = high
                 self.count += high - low
                 return True
-            if len(runs) - self._at >= 3 * BUFFERED_RUNS and (anchor < 0 or last != anchor):
+            held = len(runs) - self._at
+            if held >= 3 * BUFFERED_RUNS and (anchor < 0 or (last != anchor and held >= 3 * ANCHORED_RUNS)):
                 return False
         runs.append(low)
         runs.append(high)

@@ -12,12 +12,14 @@ from gq_proto import ranges as rng
 from gq_proto import record as rec
 from gq_proto.errors import BadRequest
 from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT, RUNS_MAX
-from gq_proto.runs import NO_LANES, triples
+from gq_proto.runs import NO_LANES, clip, triples
 from gq_proto.segment import Derived, due_within
 
 DUE_MAX: Final = 100_000
 RUNS_LOOKED_AT_MAX: Final = 262_144      # of one request that finds few
-CONTROLS_MAX: Final = 1_024
+CONTROLS_MAX: Final = 1_024              # in one reply,
+CONTROLS_BYTES_MAX: Final = 32_768       # and of their bodies, but one is always told
+CONTROLS_READ: Final = 64                # at once
 
 
 def runs(partition: Partition, asked: messages.Runs) -> messages.RunsReply:
@@ -61,18 +63,35 @@ def _collect(partition: Partition, offset: int, end: int, lane: int, limit: int)
 
 
 def _with_controls(partition: Partition, found: list[int], low: int, high: int) -> tuple[list[int], int, list[messages.Control]]:
-    """The bodies of the control records among the runs; fewer runs when they are too many."""
+    """The bodies of the control records among the runs; fewer runs when they are too many, or too long."""
     wanted = [number for offset, count, kind in triples(found) if rec.kind_flags(kind) & rec.CONTROL for number in (offset, count)]
     if not wanted:
         return found, high, []
+    controls, cut = _controls_of(partition, wanted)
+    if cut < high and cut < wanted[-2] + wanted[-1]:
+        found, high = clip(found, 0, cut), cut
+    return found, high, tell_lanes(partition, controls)
+
+
+def _controls_of(partition: Partition, wanted: list[int]) -> tuple[list[messages.Control], int]:
+    """(the first of these control records, where the rest begins). Who asks has room for a few ready records at a time: to read,
+    tell and take in all that follow would cost the square of them."""
     recent = partition.recent_controls(wanted[0], wanted[-2] + wanted[-1])
-    if recent is not None:
-        return found, high, tell_lanes(partition, recent)
-    if rng.count(wanted) > CONTROLS_MAX:
-        high = wanted[0] + CONTROLS_MAX if wanted[1] > CONTROLS_MAX else _cut(wanted)
-        found = [n for offset, count, kind in triples(found) if offset < high for n in (offset, min(count, high - offset), kind)]
-        wanted = rng.clip(wanted, 0, high)
-    return found, high, tell_lanes(partition, partition.read_controls(wanted))
+    found: list[messages.Control] = []
+    size = 0
+    for low, high in rng.pairs(wanted):
+        for start in range(low, high, CONTROLS_READ):
+            end = min(start + CONTROLS_READ, high)
+            if recent is None:
+                read = partition.read_controls([start, end - start])
+            else:
+                read = [record for record in recent if start <= record.offset < end]
+            for record in read:
+                size += len(record.body)
+                if found and (size > CONTROLS_BYTES_MAX or len(found) >= CONTROLS_MAX):
+                    return found, record.offset
+                found.append(record)
+    return found, wanted[-2] + wanted[-1]
 
 
 def tell_lanes(partition: Partition, controls: list[messages.Control]) -> list[messages.Control]:
@@ -95,16 +114,6 @@ def _lanes_of(partition: Partition, named: list[int]) -> list[int]:
         found += [number for low, end in rng.pairs(gone) for number in (low, end - low, PRIORITY_DEFAULT)]
         found = [number for piece in sorted(triples(found)) for number in piece]
     return found
-
-
-def _cut(wanted: list[int]) -> int:
-    """The offset before which there are CONTROLS_MAX control records at most, but some."""
-    seen = 0
-    for low, end in rng.pairs(wanted):
-        seen += end - low
-        if seen > CONTROLS_MAX:
-            return low
-    return wanted[-2] + wanted[-1]
 
 
 def due(partition: Partition, asked: messages.Due) -> messages.DueReply:

@@ -283,6 +283,29 @@ def test_scattered_ranges_decide_what_is_delayed_in_them_and_nothing_else(tmp_pa
         decided |= taken
 
 
+@pytest.mark.parametrize("crash", [False, True])
+def test_long_ready_records_are_told_a_few_at_a_time(tmp_path: Path, crash: bool) -> None:
+    world = World(tmp_path)
+    first = world.publish(batch_of(*[b"x"] * 30_000, flags=rec.DELAYED, headers=DELAY))[0].base_offset
+    for number in range(100):
+        ranges = [n for offset in range(first + number, first + 30_000, 100) for n in (offset, 1)]
+        world.ask(Kind.WRITE_MARKER, messages.WriteMarker(3, control.encode_body(3, ranges)))
+        world.publish(batch_of(b"between"))
+    if crash:
+        world.crash()
+    offset, named, runs, replies = 0, [], [], 0
+    while offset < world.partition.log.end:
+        reply = world.ask(Kind.RUNS, messages.Runs(offset))
+        bodies = [found for found in reply.controls if found.type == 3]
+        assert sum(len(found.body) for found in bodies[1:]) <= 32_768
+        assert all(offset <= found.offset < reply.next_offset and found.lanes for found in bodies)
+        runs += reply.runs
+        named += [found.offset for found in bodies]
+        offset, replies = reply.next_offset, replies + 1
+    assert len(named) == 100 and named == sorted(named) and replies > 10
+    assert sum(runs[1::3]) == world.partition.log.end, "nothing is told twice, nothing left out"
+
+
 def test_a_topic_of_small_messages_has_control_records_of_any_size(tmp_path: Path) -> None:
     world = World(tmp_path, settings={"max_message_bytes": 1})
     world.publish(batch_of(*[b"x"] * 1000, flags=rec.DELAYED, headers=DELAY))
