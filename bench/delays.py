@@ -8,7 +8,7 @@
     schedule    how fast one delayd learns what is in a log already: the same messages, nothing else under way
     error       2,000 delays uniform in 1 to 5 s while 20,000 msg/s are published and consumed: delivery less due time, where it
                 is consumed
-    burst       100,000 messages due in the same second: until the last one is consumed and acked
+    burst       100,000 messages due in the same second: from its end until the last one is consumed, and until all are acked
 """
 
 import argparse
@@ -119,7 +119,7 @@ def consume_load(data: str, seconds: float) -> int:
 
 
 def consume_delayed(data: str, count: int, ready: Any, figures: Any) -> None:
-    """Errors in ms of each of `count` messages, in order of arrival, and when the last was acked."""
+    """Errors in ms of each of `count` messages, in order of arrival, when the last came, and when it was acked."""
     import gq_client
     errors: list[float] = []
     with gq_client.Client(data_dir=data) as client, client.consumer([TOPIC], "later", ack="manual") as consumer:
@@ -129,11 +129,12 @@ def consume_delayed(data: str, count: int, ready: Any, figures: Any) -> None:
             for message in consumer.poll(500, timeout=5.0):
                 errors.append((time.time() - float(message.value[:17])) * 1000)
                 message.ack()
+        last = time.time()
         consumer.flush()
-        figures.put((errors, time.time()))
+        figures.put((errors, last, time.time()))
 
 
-def consumed(node: Node, count: int, publish: Any) -> tuple[list[float], float]:
+def consumed(node: Node, count: int, publish: Any) -> tuple[list[float], float, float]:
     """What consume_delayed measured, beside `publish()`."""
     context = multiprocessing.get_context("spawn")
     ready, figures = context.Event(), context.Queue()
@@ -141,9 +142,9 @@ def consumed(node: Node, count: int, publish: Any) -> tuple[list[float], float]:
     worker.start()
     ready.wait(30)
     publish()
-    errors, ended = figures.get(timeout=PATIENCE_S)
+    found: tuple[list[float], float, float] = figures.get(timeout=PATIENCE_S)
     worker.join()
-    return errors, ended
+    return found
 
 
 def error(args: argparse.Namespace) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def error(args: argparse.Namespace) -> dict[str, Any]:
             publisher = pool.apply_async(load, (str(node.data), args.rate, 16.0))
             consumer = pool.apply_async(consume_load, (str(node.data), 18.0))
             time.sleep(4)
-            errors, _ = consumed(node, 2_000, lambda: ground.apart(publish_delayed, str(node.data), 2_000, 128, 1.0, 5.0, 1_000.0))
+            errors, _, _ = consumed(node, 2_000, lambda: ground.apart(publish_delayed, str(node.data), 2_000, 128, 1.0, 5.0, 1_000.0))
             sent, taken = publisher.get(), consumer.get()
         return {"count": len(errors), **spread(errors), "load_msgs_per_s": round(sent / 16.0), "load_consumed": round(taken / sent, 3)}
 
@@ -172,10 +173,10 @@ def burst(args: argparse.Namespace) -> dict[str, Any]:
         node.client().create_topic(TOPIC, partitions=3)
         second = time.time() + args.lead
         lead = second - time.time()
-        errors, ended = consumed(node, args.burst, lambda: ground.apart(
+        errors, last, acked = consumed(node, args.burst, lambda: ground.apart(
             publish_delayed, str(node.data), args.burst, 128, lead, lead + 1.0))
-        first_due = min(0.0, 0.0)
-        return {"count": args.burst, "until_all_s": round(ended - second - 1.0 + first_due, 3), **spread(errors)}
+        return {"count": args.burst, "delivered_s": round(last - second - 1.0, 3), "acked_s": round(acked - second - 1.0, 3),
+                **spread(errors)}
 
 
 ROWS = {"pending": pending, "schedule": schedule, "error": error, "burst": burst}
