@@ -66,7 +66,7 @@ def pending(args: argparse.Namespace) -> dict[str, Any]:
         until(lambda: scheduled(node) == args.messages, "all are scheduled", PATIENCE_S)
         figures = {"count": args.messages, "size": args.size, "publish_msgs_per_s": round(args.messages / seconds),
                    "scheduled_behind_s": round(time.monotonic() - start - seconds, 2), "empty_mb": empty,
-                   "delayd_cpu_s": round(ground.cpu_s(node.pid("delayd")), 2), "logd_cpu_s": round(ground.cpu_s(node.pid("logd")), 2),
+                   **{f"{name}_cpu_s": round(ground.cpu_s(node.pid(name)), 2) for name in ("logd", "delayd")},
                    "delayd_mb": ground.rss_mb(node.pid("delayd")), "delayd_peak_mb": ground.peak_mb(node.pid("delayd"))}
         node.terminate("delayd")
         figures["restart_s"] = restart(node, args.messages)
@@ -156,9 +156,9 @@ def error(args: argparse.Namespace) -> dict[str, Any]:
             publisher = pool.apply_async(load, (str(node.data), args.rate, 16.0))
             consumer = pool.apply_async(consume_load, (str(node.data), 18.0))
             time.sleep(4)
-            errors, _, _ = consumed(node, 2_000, lambda: ground.apart(publish_delayed, str(node.data), 2_000, 128, 1.0, 5.0, 1_000.0))
+            errors, _, _ = consumed(node, 2_000, lambda: ground.apart(publish_delayed, str(node.data), 2_000, 128, 1.0, 5.0, 1e3))
             sent, taken = publisher.get(), consumer.get()
-        return {"count": len(errors), **spread(errors), "load_msgs_per_s": round(sent / 16.0), "load_consumed": round(taken / sent, 3)}
+        return {"count": len(errors), **spread(errors), "load_rate": round(sent / 16), "load_consumed": round(taken / sent, 2)}
 
 
 def spread(errors: list[float]) -> dict[str, float]:

@@ -19,8 +19,6 @@ class GoQueue(Peer):
     name = "goqueue"
     settings = ("fsync every 1 s, acks=leader, idempotent producer, 3 partitions; publish: the batching producer, all futures "
                 "confirmed by flush(); replay: a reader per partition; work: one consumer, ack() on each message")
-    unsupported = {"W6": "delayed messages come with a later release"}
-
     def unavailable(self):
         try:
             import gq_client  # noqa: F401
@@ -126,6 +124,16 @@ class GoQueue(Peer):
                 producer.send(topic, stamped(bodies[i & 63], time.monotonic_ns()), key=KEYS[i % 1000])
             producer.flush()
             return pace.achieved(count)
+
+    def delayed_produce(self, topic, size, delays, rate):
+        body = payloads(size, 1)[0]
+        with self.client() as client, client.producer(linger=0) as producer:
+            pace = Pace(rate)
+            for i, delay in enumerate(delays):
+                pace.wait(i)
+                producer.send(topic, stamped(body, time.monotonic_ns() + int(delay * 1e9)), deliver_at=time.time() + delay)
+            producer.flush()
+            return pace.achieved(len(delays))
 
     def e2e_consume(self, topic, count, ready):
         ages = []
