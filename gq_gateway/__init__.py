@@ -11,5 +11,6 @@ neither keys nor payloads are ever logged.
     routes    the one table: paths, handlers, bodies, errors       openapi   the document and the page made of it
     app       falcon on the routes        codec, problems          JSON and messages, errors as RFC 9457
     http      listener (uvicorn) and its guard                     gateway   what all handlers share: client, producers, drain
+    door      keys of callers             tls                      certificates of listeners
     loop      gq_run's loop on asyncio                             daemon    the shell
 """

@@ -7,12 +7,10 @@ wants of each request an API key in the envelope's token, or that the connection
     Verifier    token (or CURVE key) -> Access; for daemons, and for a gateway that checks its own callers
     Guard       what a Server asks about a guarded listener: admit(), shown()
 
-For a gateway, which is a trusted client of metad and follows the keys itself:
+A gateway is a trusted client of metad and checks its own callers:
 
-    verifier = Verifier()
-    while True:                                                    # a task; before the first answer access() is Unavailable
-        reply, _ = await client.call(Kind.METADATA, verifier.question(), to=METAD, timeout=FOLLOW_S)
-        verifier.take(reply)
+    verifier = Verifier()                                          # before the first take() access() is Unavailable
+    verifier.take(reply)                                           # of each Metadata(verifier.version, ..., keys=True)
 
     access = verifier.access(token)                                # Unauthorized -> 401; token: str or bytes, "" when none came
     access.need(PUBLISH, topic="orders")                           # Forbidden -> 403, in the same words whether it exists or not
@@ -41,8 +39,6 @@ from gq_run.options import Config
 if TYPE_CHECKING:
     from gq_run.server import Incoming
 
-FOLLOW_MS: Final = 30_000
-FOLLOW_S: Final = FOLLOW_MS / 1000 + 5
 WARN_S: Final = 10.0             # who has no valid key is told of in the log this often at most
 CACHED_MAX: Final = 10_000       # callers whose access is remembered; when there are more, all are looked up anew
 
@@ -60,12 +56,8 @@ class Verifier:
         self.version = 0             # of the metadata taken last
         self.round = 0               # grows whenever keys may have changed
 
-    def question(self) -> messages.Metadata:
-        """What to ask metad next: waits there for news, no longer than FOLLOW_S."""
-        return messages.Metadata(self.version, FOLLOW_MS, topics=[], keys=True)
-
     def take(self, reply: messages.MetadataReply) -> None:
-        """An answer to question(), or any that brought keys along."""
+        """An answer of metad that may bring keys along: all of them."""
         self.version = reply.version
         if reply.keys is not None:
             self._ring.take(reply.keys)
