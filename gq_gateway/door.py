@@ -78,8 +78,9 @@ class Door:
             security.check_any(config, key, self.verifier)
 
     def samples(self) -> Iterator[Sample]:
-        yield DENIED, ("gateway", "unauthorized"), self.unauthorized
-        yield DENIED, ("gateway", "forbidden"), self.forbidden
+        if self._guarded:
+            yield DENIED, ("gateway", "unauthorized"), self.unauthorized
+            yield DENIED, ("gateway", "forbidden"), self.forbidden
 
 
 def token_of(request: Any) -> str:

@@ -10,7 +10,7 @@ import pytest
 from gq_gateway.docs import render
 from gq_gateway.openapi import codes, document
 from gq_gateway.routes import ROUTES
-from gq_gateway.table import Route
+from gq_gateway.table import ANYONE, Route
 from tests.unit.gq_gateway.rig import Rig
 
 DOCUMENT = document(ROUTES, "1.2.3")
@@ -134,3 +134,12 @@ def test_it_is_served_with_a_policy_that_lets_nothing_in() -> None:
     answer = Rig().ask("GET", "/docs")
     assert answer.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_a_key_can_be_given_in_two_ways_where_a_route_may_want_one(route: Route) -> None:
+    found = document([route], "1")
+    operation = found["paths"][route.path][route.method.lower()]
+    assert operation.get("security") == (None if route.verb == ANYONE else [{}, {"bearer": []}, {"header": []}])
+    assert set(found["components"]["securitySchemes"]) == {"bearer", "header"}
+    assert ("401" in operation["responses"], "403" in operation["responses"]) == (route.verb != ANYONE, True)
