@@ -83,8 +83,9 @@ GROUPS: Final = (
           query=polling.PollQuery, reply=polling.Polled, errors=(BadName, UnknownGroup, UnknownMember, ModeMismatch)),
     Route("POST", "/groups/{group}/commit", groups.commit, "Ack everything below an offset", "Groups", CONSUME, "group",
           body=groups.Commit, reply=groups.Committed, errors=PART),
-    *(Route("POST", f"/groups/{{group}}/{word}", receipts.handler(op, True), summary + " (receipts of this group)", "Groups", CONSUME,
-            "group", body=receipts.BODIES[op], reply=receipts.SettledAll, also=(207,), errors=(BadName, UnknownGroup, StaleReceipt))
+    *(Route("POST", f"/groups/{{group}}/{word}", receipts.handler(op, True), summary + " (receipts of this group)", "Groups",
+            CONSUME, "group", body=receipts.BODIES[op], reply=receipts.SettledAll, also=(207,),
+            errors=(BadName, UnknownGroup, StaleReceipt))
       for word, op, summary in receipts.WORDS),
     Route("GET", "/groups", groups.list_all, "List groups", "Groups", ANY_KEY, reply=groups.Groups),
     Route("GET", "/groups/{group}", groups.describe, "Describe members and progress", "Groups", ANY_KEY, "group",
