@@ -24,6 +24,7 @@ from gq_gateway.problems import (
 from gq_proto.errors import GoQueueError
 
 HEAD_MAX: Final = 65_536
+VERSIONS: Final = ("1.0", "1.1")
 LINGER_S: Final = 1.0
 STALL_S: Final = 30.0
 
@@ -43,12 +44,16 @@ class Joined:
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
         self._parts: list[bytes] = []
+        self._ended = False
         self.is_closing, self.get_extra_info = transport.is_closing, transport.get_extra_info
         self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
         self.can_write_eof, self.get_write_buffer_size = transport.can_write_eof, transport.get_write_buffer_size
         self.abort = transport.abort
 
     def write(self, data: bytes) -> None:
+        """After write_eof it goes nowhere: an answer that was under way when its caller was refused."""
+        if self._ended:
+            return
         if not self._parts:
             self._loop.call_soon(self.flush)
         self._parts.append(data)
@@ -60,6 +65,7 @@ class Joined:
 
     def write_eof(self) -> None:
         self.flush()
+        self._ended = True
         self._transport.write_eof()
 
     def close(self) -> None:
@@ -128,7 +134,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         length = next((value for name, value in self.headers if name == b"content-length"), b"0")
-        if int(length) > self._bounds.body:
+        if self.parser.get_http_version() not in VERSIONS:
+            self._refuse(MalformedRequest("HTTP/1.1 and HTTP/1.0 are spoken here"))
+        elif int(length) > self._bounds.body:
             self._refuse(too_large(self._bounds.body))
         elif not self._refused:
             super().on_headers_complete()

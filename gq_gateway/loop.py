@@ -1,7 +1,7 @@
 """gq_run's loop on asyncio: the same face for what daemons share (server, metrics, signals), uvloop underneath.
 
 Owns the asyncio loop. An exception that nobody catches ends run() with it, as it would in gq_run.loop: it is a bug, and a
-supervisor starts the daemon anew. Broken connections of callers are none.
+supervisor starts the daemon anew. Broken connections of callers are none; what goes wrong while one is read ends that one.
 
 A ZeroMQ socket's descriptor is edge-triggered, and sending swallows its signal: `add_reader` takes only sockets that send from
 within their own reader, as gq_run.server does.
@@ -92,6 +92,8 @@ class AsyncLoop(Loop):
         error = context.get("exception")
         if isinstance(error, OSError):
             _log.debug("a connection broke: %s", error)
+        elif error is not None and "transport" in context:
+            _log.error("a bug: a connection is ended", exc_info=error)     # the caller's, not everybody's
         elif error is None:
             _log.warning("asyncio: %s", context.get("message"))
         else:

@@ -1,5 +1,8 @@
 """The REST API against real daemons, with nothing but http.client: every endpoint, and every error a caller can bring about."""
 
+import contextlib
+import random
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -304,6 +307,30 @@ def test_nobody_who_dawdles_harms_the_others(web: Web) -> None:
         code(reply(line, close=False), 408, "request_timeout")
         assert line.recv(1) == b"", "and the connection ends"
         line.close()
+
+
+def test_whatever_comes_it_lives(web: Web) -> None:
+    """Requests cut, joined, with bytes changed: each is answered or hung up on, and none does harm."""
+    topic, seed = web.topic(), time.time_ns()
+    print("seed", seed)
+    chance = random.Random(seed)
+    good = [b"POST /topics/%b/publish HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n"
+            b'{"value":"v"}',
+            b"GET /groups/fuzz/poll?topics=%b&wait=0 HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"POST /topics/%b/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b'1c\r\n{"messages":[{"value":"v"}]}\r\n0\r\n\r\n',
+            b"GET /topics/%b HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"]
+    for _ in range(400):
+        data = bytearray(b"".join(chance.choices(good, k=chance.choice((1, 1, 2, 3)))).replace(b"%b", topic.encode()))
+        for _ in range(chance.choice((0, 1, 1, 3))):
+            at = chance.randrange(len(data) + 1)
+            data[at:at + chance.choice((0, 1, 20))] = chance.randbytes(chance.choice((0, 1, 5)))
+        cut = chance.randrange(len(data) + 1)
+        with contextlib.suppress(OSError), web.raw(bytes(data[:cut]), bytes(data[cut:]), timeout=2) as line:
+            if chance.random() < 0.2:
+                line.recv(65536)
+    assert web.node.alive("gateway") and web.get("/admin/health").json["ready"] is True
+    assert not re.search('"level":"(error|critical)"', (web.node.out / "gateway.log").read_text())
 
 
 def test_every_code_that_a_caller_can_bring_about_was_reached() -> None:

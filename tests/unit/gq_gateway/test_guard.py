@@ -207,6 +207,22 @@ def test_after_a_refusal_the_rest_is_thrown_away_and_the_connection_ends(caller:
     assert caller.transport.closed
 
 
+def test_an_answer_under_way_when_its_caller_is_refused_goes_nowhere(caller: Caller) -> None:
+    """A second request on the connection is no HTTP while the first one is being answered."""
+    caller.says(GET + b"nonsense\r\n\r\n")
+    said = bytes(caller.transport.written)
+    assert caller.refusal == (400, "malformed_request")
+    caller.protocol.transport.write(b"the first one's answer")
+    caller.clock.run()
+    assert bytes(caller.transport.written) == said
+
+
+@pytest.mark.parametrize("version", [b"0.9", b"2.0", b"3.0"])
+def test_other_versions_are_not_spoken(caller: Caller, version: bytes) -> None:
+    caller.says(b"GET /x HTTP/%b\r\nHost: x\r\n\r\n" % version)
+    assert caller.refusal == (400, "malformed_request") and not caller.clock.apps
+
+
 def test_an_answer_that_nobody_reads_ends_the_connection(caller: Caller) -> None:
     caller.says(GET)
     caller.protocol.pause_writing()

@@ -1,5 +1,6 @@
 """gq_run's loop on asyncio: the same face, and an exception that nobody catches ends it."""
 
+import asyncio
 import os
 import threading
 
@@ -84,6 +85,24 @@ def test_a_bug_in_a_callback_ends_the_run(loop: AsyncLoop) -> None:
     loop.call_later(0, lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         loop.run()
+
+
+def test_a_bug_while_a_callers_connection_is_read_ends_that_connection_only(loop: AsyncLoop) -> None:
+    class Buggy(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            raise ZeroDivisionError
+
+    async def serve() -> None:
+        server = await loop.aio.create_server(Buggy, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"x")
+        assert await reader.read() == b""
+        writer.close()
+        server.close()
+
+    loop.complete(serve())
+    loop.call_later(0.01, loop.stop)
+    loop.run()
 
 
 def test_a_bug_in_a_task_ends_the_run_and_a_broken_connection_does_not(loop: AsyncLoop) -> None:
