@@ -76,6 +76,7 @@ class Core:
 
     def __init__(self, partition: int, rand32: Callable[[], int], settings: Settings | None = None) -> None:
         self._desk = desk = Desk(partition, rand32, settings or Settings())
+        self.ages = desk.ages                   # of acked messages, for metrics at scrape
         self._settling = Settling(desk)
         self._members = Members(desk, self._settling)
         self._serving = Serving(desk, self._settling, self._members)
@@ -387,6 +388,7 @@ class Core:
             self._serving.drop(group, member)
         self._desk.commit(group, e.GroupDropped(group.number))
         self._desk.emit(ExportRemoved(group.name))
+        self._desk.ages.forget(group=group.name)
         self._desk.parts_changed = self._desk.advanced = True
 
     def _pause(self, call: Call) -> None:

@@ -8,6 +8,7 @@ kept.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from gq_groupd.ages import BOUNDS_MS
 from gq_groupd.core import PartGauge
 from gq_groupd.dead_letters import DeadLetters
 from gq_groupd.exports import Exports
@@ -159,6 +160,13 @@ def _lanes(row: PartGauge, labels: tuple[str, ...]) -> Iterator[m.Sample]:
             yield m.PRIORITY_SERVED, mine, lane.served_ms_ago / 1000
 
 
+def _histogram(counts: list[int]) -> m.Histogram:
+    """Of Ages' counts."""
+    made = m.Histogram(tuple(bound / 1000 for bound in BOUNDS_MS))
+    made.counts, made.sum = counts[:-1], counts[-1] / 1000
+    return made
+
+
 class Gauges:
     """The cores' counts as metrics. Read at most once per GAUGES_FRESH_S."""
 
@@ -185,6 +193,8 @@ class Gauges:
         for hosted in self._hosted():
             for group, members in hosted.members():
                 yield m.GROUP_MEMBERS, (group,), members
+            for pair, counts in hosted.ages().items():
+                yield m.END_TO_END_LATENCY, pair, _histogram(counts)
         for group, histogram in self._durations.items():
             yield m.REBALANCE_DURATION, (group,), histogram
 

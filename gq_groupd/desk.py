@@ -10,6 +10,7 @@ from itertools import count as counter
 from typing import Any
 
 from gq_groupd import entries as e
+from gq_groupd.ages import Ages
 from gq_groupd.effects import Append, Call, Effect, Fail, Reply
 from gq_groupd.group import Group, Key
 from gq_groupd.part import Part
@@ -33,6 +34,7 @@ class Desk:
         self.changed: dict[Group, None] = {}        # to be exported
         self.advanced = False                       # errands may go on
         self.parts_changed = False                  # what is watched
+        self.ages = Ages()
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._order = counter()
         self._effects: list[Effect] = []

@@ -7,7 +7,7 @@ Owns the replies that wait for the journal. Invariant: a Reply, Fail or Push wit
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from gq_groupd import effects as e
@@ -154,6 +154,10 @@ class Hosted:
 
     def gauges(self) -> Iterable[PartGauge]:
         return self._core.gauges() if self.serving and self._core else ()
+
+    def ages(self) -> Mapping[tuple[str, str], list[int]]:
+        """Of acked messages by (group, topic), see Ages.counts."""
+        return self._core.ages.counts if self.serving and self._core else {}
 
     def members(self) -> Iterable[tuple[str, int]]:
         return self._core.members() if self.serving and self._core else ()

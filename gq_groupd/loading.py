@@ -82,6 +82,7 @@ class Loading:
         topic = self._desk.topics.pop(topic_id, None)
         if topic and self._desk.names.get(topic.name) == topic_id:
             del self._desk.names[topic.name]
+            self._desk.ages.forget(topic=topic.name)
         affected = []
         for group in self._desk.state.groups.values():
             for key in [key for key in group.placing if key[0] == topic_id]:
@@ -143,6 +144,7 @@ class Loading:
                 if key[0] in self._desk.topics:
                     groups.setdefault(key, []).append(group)
         self._groups = groups
+        self._desk.ages.watch(groups)
         watched = frozenset(groups)
         # A group that is new to a partition has to hear of it, though the core does already: its part asks for itself.
         for group_list in groups.values():
@@ -198,6 +200,7 @@ class Loading:
 
     def _extent(self, part: Part, log_start: int, end: int) -> None:
         part.end = max(part.end, end)
+        self._desk.ages.grew(part.key, part.end, self._desk.now_ms)
         if log_start > part.log_start:
             part.log_start = log_start
             if log_start > part.committed():
@@ -341,6 +344,7 @@ class Loading:
         if part.stage != "checking" or ask.of != part.epoch:
             return
         self._desk.commit(part.group, e.EpochMoved(part.group.number, *part.key, part.new_epoch, reply.end_offset))
+        self._desk.ages.cut(part.key, reply.end_offset)
         part.step("check")
         part.log_start = 0
         self._extent(part, part.new_log_start, part.new_end)

@@ -107,7 +107,8 @@ DLQ = _declare("goqueue_dlq_total", COUNTER, "Messages that went to the dead let
 REDELIVERIES = _declare("goqueue_redeliveries_total", COUNTER, "Messages handed out again", *_GT)
 REBALANCE_DURATION = _declare("goqueue_rebalance_duration_seconds", HISTOGRAM, "From a change of members to the new assignment",
                               "group")
-END_TO_END_LATENCY = _declare("goqueue_end_to_end_latency_seconds", HISTOGRAM, "From a message's timestamp to its ack", *_GT)
+END_TO_END_LATENCY = _declare("goqueue_end_to_end_latency_seconds", HISTOGRAM, "From a message's arrival to its ack; delayed ones "
+                              "and those that arrived before groupd looked not counted", *_GT)
 COMMIT_LATENCY = _declare("goqueue_commit_latency_seconds", HISTOGRAM, "From acks' arrival to their reply", "group")
 IN_FLIGHT = _declare("goqueue_messages_in_flight", GAUGE, "Messages leased", *_GT, "partition")
 MESSAGES_READY = _declare("goqueue_messages_ready", GAUGE, "Messages waiting to be leased", *_GT, "partition")

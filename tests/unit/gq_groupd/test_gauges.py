@@ -18,6 +18,9 @@ class Hosted:
         self.read += 1
         return self.rows
 
+    def ages(self) -> Any:
+        return {}
+
     def members(self) -> Any:
         return [("g", 2)] if self.rows and self.rows[0].partition == 0 and self.rows[0].topic == "t" else []
 
