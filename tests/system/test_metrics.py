@@ -18,9 +18,13 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+import gq_client
 from gq_client.routing import To
 from gq_proto import codec
+from gq_proto.errors import Unauthorized
+from gq_proto.keys import parse_scopes
 from gq_proto.messages import Kind, Produce, ProducePart
+from gq_run.curve import pair_of
 from gq_run.metrics import DECLARED
 from tests.system.harness import DAEMONS, ROOT, free_port, until
 from tests.system.web import Web
@@ -34,7 +38,7 @@ SCRAPE_S = 1.2                       # groupd's figures are at most a second old
 
 # They are of what a node does not do yet: it has no followers, nothing is elected.
 NOT_YET = {"goqueue_replication_lag_messages", "goqueue_leader_election_seconds"}
-GUARDED = {"goqueue_requests_denied_total"}      # only where a listener wants keys
+TOLD = DECLARED.keys() - NOT_YET
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -63,11 +67,20 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     on = {f"GOQUEUE_{name.upper()}_METRICS_ADDR": "127.0.0.1:0" for name in ALL}
     made = Web(tmp_path_factory.mktemp("metrics"), GOQUEUE_METRICS_ADDR="127.0.0.1:0", **on)
     try:
+        open_metad(made)
         made.start()
         work(made)
         yield made
     finally:
         made.stop()
+
+
+def open_metad(web: Web) -> None:
+    """To other machines, whose keys it wants to see; a key has to be there before."""
+    web.node.start("metad")
+    web.node.client().create_key("any", parse_scopes("all"))
+    web.node.terminate("metad")
+    web.node.env |= {"GOQUEUE_METAD_ADDR": f"0.0.0.0:{free_port()}", "GOQUEUE_ADVERTISE": "127.0.0.1"}
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +113,11 @@ def work(web: Web) -> None:
     """Everything the values below are about."""
     for name, settings in (("orders", {}), ("slow", {"visibilityMs": 200}), ("later", {})):
         assert web.post("/topics", {"name": name, "partitions": 2, "config": settings}).status == 201
-    publish(web, "orders", "abcde")
+    begin(web, "clerks", "orders")
+    publish(web, "orders", "abcd")
+    publish(web, "orders", "e", priority="critical")
     refuse_a_batch(web)
+    knock(web)
     found = poll(web, "clerks", "orders", 5, visibility="1h")
     for op, message in zip(("ack", "ack", "reject", "nack"), found):
         body = {"receipt": message["receipt"], **({"delay": "1h"} if op == "nack" else {})}
@@ -125,6 +141,11 @@ def poll(web: Web, group: str, topic: str, count: int, **query: Any) -> list[dic
     return found
 
 
+def begin(web: Web, group: str, topic: str) -> None:
+    """The group is there before the first message: what comes is counted from then on."""
+    assert web.get(f"/groups/{group}/poll", topics=topic, wait=0).json["messages"] == []
+
+
 def refuse_a_batch(web: Web) -> None:
     """Its first sequence number is none that logd can have missed."""
     client = web.node.client()
@@ -135,9 +156,17 @@ def refuse_a_batch(web: Web) -> None:
     assert reply.parts[0].error
 
 
+def knock(web: Web) -> None:
+    """From another machine, with a key that is none."""
+    server = web.node.env["GOQUEUE_METAD_ADDR"].replace("0.0.0.0", "127.0.0.1")
+    with pytest.raises(Unauthorized), gq_client.Client(server, key="gq_wrong", timeout=10,
+                                                       curve_server_key=pair_of(str(web.node.data))[0].decode()) as client:
+        client.topics()
+
+
 def time_out(web: Web) -> None:
     """One message is not acked in time, comes again, and is acked."""
-    assert web.get("/groups/sleepers/poll", topics="slow", wait=0).json["messages"] == [], "the group is there first"
+    begin(web, "sleepers", "slow")
     publish(web, "slow", "x")
     poll(web, "sleepers", "slow", 1)
     [again] = poll(web, "sleepers", "slow", 1, visibility="1m")
@@ -167,7 +196,7 @@ def test_every_specified_metric_is_there_with_its_labels_and_type(scrape: Scrape
 
 
 def test_what_is_declared_is_told(scrape: Scrape) -> None:
-    assert scrape.kinds.keys() - GUARDED == DECLARED.keys() - NOT_YET - GUARDED
+    assert scrape.kinds.keys() == TOLD
     for name in scrape.kinds:
         assert scrape.kinds[name] == DECLARED[name].kind and scrape.labels(name) == {frozenset(DECLARED[name].labels)}, name
 
@@ -214,10 +243,23 @@ def test_values_of_groups(scrape: Scrape) -> None:
     assert scrape("commit_latency_seconds_count", group="clerks") == 4, "ack, ack, reject, nack"
     assert scrape("commit_latency_seconds_count", group="sleepers") == 1
     assert 0 < scrape("commit_latency_seconds_sum", group="clerks") < 10
+    assert scrape("end_to_end_latency_seconds_count", **clerks) == 2
     assert scrape("end_to_end_latency_seconds_count", **sleepers) == 1
     assert 0.2 <= scrape("end_to_end_latency_seconds_sum", **sleepers) < 20, "it timed out once before it was acked"
     assert scrape("rebalance_duration_seconds_count", group="clerks") >= 1
     assert scrape("group_members", group="clerks") == 0, "a one-shot poll leaves"
+
+
+def test_values_of_priorities(scrape: Scrape) -> None:
+    """The critical one is handed out first, and acked."""
+    lane = {"group": "clerks", "topic": "orders", "partition": "0"}
+    assert scrape("priority_enqueued_total", **lane, priority="critical") == 1
+    assert scrape("priority_dequeued_total", **lane, priority="critical") == 1
+    assert scrape("priority_enqueued_total", **lane, priority="normal") == 4
+    assert scrape("priority_in_flight", **lane, priority="critical") == scrape("priority_ready", **lane, priority="critical") == 0
+    assert scrape("priority_dequeued_total", **lane, priority="normal") == 1 + 1, "the acked one and the dead letter"
+    assert scrape("priority_in_flight", **lane, priority="normal") == scrape("messages_in_flight", **lane)
+    assert 0 < scrape("priority_last_served_seconds", **lane, priority="critical") < 60
 
 
 def test_values_of_delays(scrape: Scrape) -> None:
@@ -234,6 +276,8 @@ def test_values_of_the_node(web: Web, scrape: Scrape) -> None:
     assert scrape("topics") == len(web.node.client().topics())
     assert scrape("http_requests_total", method="POST", path="/topics", status="201") == 3
     assert scrape("http_request_seconds_count", method="POST", path="/topics") == 3
+    assert scrape("requests_denied_total", daemon="metad", reason="unauthorized") >= 1
+    assert scrape("requests_denied_total", daemon="metad", reason="forbidden") == 0
     for daemon in ALL:
         assert 0 < scrape("uptime_seconds", daemon=daemon) < 600
         assert scrape("requests_total", daemon=daemon) > 0
@@ -392,8 +436,8 @@ def test_prometheus_scrapes_the_node(web: Web, prometheus: Prometheus) -> None:
     until(lambda: float(prometheus.ask('goqueue_messages_produced_total{topic="orders"}')[0]["value"][1]) == 7, "it scrapes again")
     [target] = prometheus.api("targets")["activeTargets"]
     assert target["health"] == "up" and target["lastError"] == ""
-    told = {name: found["type"] for name, [found] in prometheus.api("metadata").items() if name in DECLARED.keys() - GUARDED}
-    assert told == {name: DECLARED[name].kind for name in DECLARED.keys() - NOT_YET - GUARDED}
+    told = {name: found["type"] for name, [found] in prometheus.api("metadata").items() if name.startswith("goqueue_")}
+    assert told == {name: DECLARED[name].kind for name in TOLD}
 
 
 def test_prometheus_understands_what_is_asked_for(prometheus: Prometheus) -> None:
