@@ -118,7 +118,7 @@ _PRIORITY: Final = (*_GT, "partition", "priority")
 PRIORITY_READY = _declare("goqueue_priority_ready", GAUGE, "Messages of a priority waiting to be leased", *_PRIORITY)
 PRIORITY_IN_FLIGHT = _declare("goqueue_priority_in_flight", GAUGE, "Messages of a priority leased", *_PRIORITY)
 PRIORITY_ENQUEUED = _declare("goqueue_priority_enqueued_total", COUNTER, "Messages of a priority that came", *_PRIORITY)
-PRIORITY_DEQUEUED = _declare("goqueue_priority_dequeued_total", COUNTER, "Messages of a priority acked or dead-lettered", *_PRIORITY)
+PRIORITY_DEQUEUED = _declare("goqueue_priority_dequeued_total", COUNTER, "Messages of a priority acked or dead", *_PRIORITY)
 PRIORITY_SERVED = _declare("goqueue_priority_last_served_seconds", GAUGE, "Since a message of a priority was handed out",
                            *_PRIORITY)
 GROUP_MEMBERS = _declare("goqueue_group_members", GAUGE, "Members of a group", "group")
