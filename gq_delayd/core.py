@@ -181,6 +181,10 @@ class Core:
         effects, self._desk.effects = self._desk.effects, []
         return effects
 
+    def quiet_s(self) -> float:
+        """Since a delayed message was last heard of."""
+        return self._desk.now - self._desk.learnt_at
+
     # -- what it tells ------------------------------------------------------------------------------
 
     def unread(self) -> list[Part]:

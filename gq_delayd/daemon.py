@@ -26,6 +26,8 @@ from gq_run.server import Incoming
 from gq_run.watcher import Watcher
 
 ASK_TIMEOUT_S: Final = 10.0
+QUIET_S: Final = 10.0            # after so long without a delayed message busy logs are looked at less often
+QUIET_NOTICE_S: Final = 0.05
 OURS: Final = frozenset((Kind.LIST_DELAYED, Kind.CANCEL_DELAYED, Kind.DELAY_STATS))
 
 
@@ -36,8 +38,8 @@ class DelayDaemon:
         self._files = Files(Disk(), daemon.data_dir)
         self._directory = Directory(daemon, self._changed)
         self._peers = Peers(daemon, self._directory)
-        self._watcher = Watcher(daemon.loop, self._peers, lambda who, watched: self._watched(watched),
-                                daemon.config.number("delay.noticeInterval") / 1000)
+        self._notice_s = daemon.config.number("delay.noticeInterval") / 1000
+        self._watcher = Watcher(daemon.loop, self._peers, lambda who, watched: self._watched(watched), self._notice_s)
         self._names: dict[int, str] = {}         # of topics, by id
         self._timer: Timer | None = None
         self._late: dict[str, m.Histogram] = {}
@@ -89,6 +91,7 @@ class DelayDaemon:
         core = self._now()
         for effect in core.turn():
             self._do(effect)
+        self._watcher.rest_s = self._notice_s if core.quiet_s() < QUIET_S else max(self._notice_s, QUIET_NOTICE_S)
         self._watcher.flush()
         for topic, late_us, count in core.take_late():
             self._late.setdefault(topic, m.Histogram()).observe(late_us / 1e6, count)

@@ -21,6 +21,7 @@ class Desk:
         self.by_id: dict[int, Part] = {}
         self.touched: dict[Part, None] = {}
         self.effects: list[Effect] = []
+        self.learnt_at = -1e9        # when a delayed message was last heard of
         self._last_id = self._last_number = 0
 
     def emit(self, effect: Effect) -> None:

@@ -233,6 +233,7 @@ class Loading:
         """The log in [known, next_offset), whole."""
         if due:
             part.learn(due)
+            self._desk.learnt_at = self._desk.now
             self._saving.pending(part, due)
             self._desk.wheel.add(part.id, due)
         decided = False

@@ -82,7 +82,7 @@ DELAY: Final = (
     Option("delay.indexInterval", 1_000, DURATION, "how often what is scheduled is saved, for a quick restart; 0: never",
            0, 3_600_000),
     Option("delay.readyMessages", 8_192, INT, "messages that one ready record names at most", 1, 65_536),
-    Option("delay.noticeInterval", 10, DURATION, "a busy log is looked at so often; shorter delays may last so much longer",
+    Option("delay.noticeInterval", 10, DURATION, "a busy log is looked at so often (less if no message in it is delayed)",
            0, 1_000),
 )
 

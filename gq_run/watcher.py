@@ -24,7 +24,7 @@ class Watcher:
     """`tell(watcher, watched)`: news for one of those that called set()."""
 
     def __init__(self, loop: Loop, peers: Peers, tell: Callable[[Any, Watched], None], rest_s: float = 0.0) -> None:
-        self._loop, self._peers, self._tell, self._rest_s = loop, peers, tell, rest_s
+        self._loop, self._peers, self._tell, self.rest_s = loop, peers, tell, rest_s
         self._watchers: dict[Key, dict[Any, None]] = {}
         self._sets: dict[Any, frozenset[Key]] = {}
         self._known: dict[Key, tuple[int, int]] = {}
@@ -76,7 +76,7 @@ class Watcher:
             self._asked.pop(node, None)
             return
         self._asked[node] = number
-        self._peers.to_node(node, Kind.WATCH, Watch(parts, WAIT_MS, 1 if self._rest_s else ANSWERS),
+        self._peers.to_node(node, Kind.WATCH, Watch(parts, WAIT_MS, 1 if self.rest_s else ANSWERS),
                             lambda reply, frames, error: self._answered(node, number, reply, error), WAIT_MS / 1000 + GRACE_S)
 
     def _answered(self, node: str, number: int, reply: WatchReply | None, error: GoQueueError | None) -> None:
@@ -84,7 +84,7 @@ class Watcher:
             self._news(watched)
         if self._asked.get(node) != number or (reply and reply.open):
             return
-        rest_s = RETRY_S if error else self._rest_s if reply and reply.parts else 0.0
+        rest_s = RETRY_S if error else self.rest_s if reply and reply.parts else 0.0
         if rest_s:
             self._loop.call_later(rest_s, lambda: self._again(node, number))
         else:
