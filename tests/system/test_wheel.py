@@ -31,7 +31,7 @@ def test_the_wheel_holds_what_the_checkout_holds(wheel):
     for package in ROOT.glob("gq_*"):
         assert {f"{package.name}/{path.name}" for path in package.glob("*.py")} <= inside
     for folder in ("etc", "systemd"):
-        assert {f"gq_ctl/{folder}/{path.name}" for path in (ROOT / folder).iterdir() if path.is_file()} <= inside
+        assert {f"gq_ctl/{path.relative_to(ROOT)}" for path in (ROOT / folder).rglob("*") if path.is_file()} <= inside
     assert {"gq_proto/protocol.txt", "gq_proto/segment.txt", "gq_proto/py.typed"} <= inside
     assert not [name for name in inside if name.endswith(".so")], "there was a compiler after all"
 
