@@ -70,8 +70,8 @@ def lanes_within(packed: bytes | bytearray, base: int, ranges: Sequence[int]) ->
 
 def lane_counts(packed: bytes | bytearray, base: int, low: int, high: int) -> list[int]:
     """Per priority, how many records in [low, high) are neither control nor delayed."""
-    counts = [0] * PRIORITIES
+    counts = [0] * 8                     # a damaged index may name lanes that do not exist
     for _, length, kind in zip(*[iter(select_runs(packed, base, low, high)[0])] * 3):
         if not kind & _APART:
             counts[kind & 7] += length
-    return counts
+    return counts[:PRIORITIES]

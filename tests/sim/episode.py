@@ -65,6 +65,7 @@ class Episode:
         self._names = 0
         self.events = 0
         self._down: set[str] = set()
+        self._logd_back_at = self._logd_killed_at = 0.0
 
     def run(self) -> Oracle:
         """Failed when anything that must be true is not."""
@@ -200,16 +201,23 @@ class Episode:
             self._down.add("logd")
             self._note_retention()
             self.logd.kill()
+            self._logd_killed_at = self.world.now
             self.world.later(self.rng.uniform(0.0, 2.0), self._start_logd)
 
-    def _start_logd(self, power_lost_at: float = -1.0) -> None:
+    def _start_logd(self, power_lost_at: float = -1.0, kept_s: float = 0.0) -> None:
         self._down.discard("logd")
+        self._logd_back_at = self.world.now
         self.logd.start()
-        self.oracle.check_logs(power_lost_at, self._kept_s())
+        self.oracle.check_logs(power_lost_at, kept_s)
 
     def _kept_s(self) -> float:
-        """Confirmations younger than this a power loss may take."""
-        return SYNC_INTERVAL_S + 0.2 if self.fsync == "interval" else 0.0
+        """Confirmations younger than this a power loss may take. What logd had not synced when it was killed is as young as it was
+        then, until the next start has had the time to."""
+        if self.fsync != "interval":
+            return 0.0
+        least = SYNC_INTERVAL_S + 0.2
+        now = self.world.now
+        return now - self._logd_killed_at + least if now - self._logd_back_at < least else least
 
     def _power_loss(self) -> None:
         if self._down:
@@ -219,9 +227,10 @@ class Episode:
         self.groupd.kill()
         self.logd.kill()
         self.logd.power_loss()
-        now = self.world.now
-        self.oracle.power_failed(now, self._kept_s())
-        self.world.later(self.rng.uniform(0.0, 1.0), lambda: self._start_logd(now))
+        now, kept_s = self.world.now, self._kept_s()
+        self._logd_killed_at = now
+        self.oracle.power_failed(now, kept_s)
+        self.world.later(self.rng.uniform(0.0, 1.0), lambda: self._start_logd(now, kept_s))
         self.world.later(self.rng.uniform(0.0, 1.5), self._start_groupd)
 
     def _note_retention(self) -> None:
