@@ -142,6 +142,21 @@ def test_a_clock_set_back_makes_what_waits_wait_longer() -> None:
     play.check()
 
 
+def test_what_was_due_and_could_not_be_written_waits_again_when_the_clock_is_set_back() -> None:
+    play = Play()
+    play.log.publish(play.wall_us + 50 * MS, 3)
+    play.refuse = lambda ask: DiskFull("full") if isinstance(ask, AskMarker) else None
+    play.run(0.5)
+    play.wall -= HOUR_US
+    play.run(1.5)
+    play.refuse = lambda ask: None
+    play.run(60.0, every=0.5)
+    assert play.fired() == [] and len(play.listed()) == 3 and play.stats().overdue == 0
+    play.run(3600.0, every=20.0)
+    assert play.fired() == [0, 1, 2]
+    play.check()
+
+
 def test_a_clock_set_forth_and_back_fires_nothing_twice_and_loses_nothing() -> None:
     play = Play()
     for minutes in (1, 30, 59, 61, 90, 120):
