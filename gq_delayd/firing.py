@@ -12,13 +12,14 @@ from gq_delayd.desk import Desk
 from gq_delayd.effects import AskMarker
 from gq_delayd.part import Group, Part, joined, spread
 from gq_delayd.wheel import pairs
-from gq_proto.bitmaps import bitmap_of, count_of, ranges_of
+from gq_proto.bitmaps import bitmap_of, count_of, ranges_of, union_of
 from gq_proto.control import ControlType
 from gq_proto.errors import GoQueueError
 from gq_proto.messages import WriteMarkerReply
 
 WINDOW: Final = 16                   # markers of a part under way
 BACKOFF_S: Final = (0.02, 1.0)
+DOUBT_S: Final = 2.0                 # what was decided before, as logd said, is met in the log within this
 
 
 class Firing:
@@ -27,6 +28,7 @@ class Firing:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._resting: dict[Part, None] = {}
+        self._doubts: dict[Part, float] = {}
         self.late: list[tuple[str, int, int]] = []
 
     def came_due(self, part: Part, tick: int, entries: "array[int]") -> None:
@@ -73,6 +75,8 @@ class Firing:
         if not offsets.isdisjoint(part.pending):
             part.awaiting.append((group, offsets))
         taken = count_of(reply.taken)
+        if taken < len(offsets):
+            self._doubts.setdefault(part, self._desk.now + DOUBT_S)
         if taken:
             self.late.append((part.topic, part.note_lateness(group, taken, self._desk.wall_us), taken))
 
@@ -100,9 +104,23 @@ class Firing:
             del self._resting[part]
             if part.id in self._desk.by_id:
                 self._desk.touch(part)
+        for part in [part for part, when in self._doubts.items() if when <= self._desk.now]:
+            del self._doubts[part]
+            if part.id in self._desk.by_id:
+                self._look_again(part)
 
     def next_wake(self) -> float | None:
-        return min((part.retry_at for part in self._resting), default=None)
+        return min((*(part.retry_at for part in self._resting), *self._doubts.values()), default=None)
+
+    def _look_again(self, part: Part) -> None:
+        """Messages that were not taken and that nobody has decided about after all are sent again."""
+        for group, named in part.awaiting:
+            left = (named & part.waiting()) - union_of(offsets for _, offsets in part.flying.values())
+            if left:
+                part.out -= left
+                self._again(part, [Group(group.tick, array("Q", [n for offset, due in pairs(group.entries) if offset in left
+                                                                 for n in (offset, due)]))])
+                self._desk.touch(part)
 
     def put_back(self) -> None:
         """The clock was set back: what was due and is not sent may be due later now."""

@@ -78,7 +78,7 @@ class Turn:
         self._decided: list[int] = []            # by markers of this turn
         self._items: list[tuple[Item, Stamped]] = []
         self._buffers: list[Any] = []
-        self._echoes: list[Item] = []            # duplicates of what is stamped but not written
+        self._echoes: list[Item] = []            # answered by what is stamped but not written
         self._start()
 
     def _start(self) -> None:
@@ -97,6 +97,8 @@ class Turn:
             frame = item.frame_for(self)
             if frame is None:
                 item.produced = Produced(0)
+                if self._items:
+                    self._echoes.append(item)        # what decided before it may have been stamped just now
             else:
                 self._lead()
                 self._stamp(item, frame)

@@ -10,6 +10,7 @@ from gq_delayd.part import Group, spread
 from gq_delayd.wheel import TICK_US
 from gq_proto import ranges as rng
 from gq_proto.errors import DiskFull, NotLeader, TimedOut, Unavailable
+from gq_proto.messages import WriteMarkerReply
 from tests.unit.gq_delayd.rig import MS, Log, Play, array_of
 
 HOUR_US = 3_600_000_000
@@ -96,6 +97,29 @@ def test_a_record_that_was_written_though_its_answer_was_lost_is_not_written_twi
     play.refuse = refuse  # type: ignore[assignment]
     play.run(1.0)
     assert play.fired() == [0, 1, 2, 3, 4] and play.stats().ready == 5 and play.stats().scheduled == 0
+
+
+def test_a_record_that_took_nothing_though_nobody_had_decided_is_written_again() -> None:
+    play = Play()
+    play.log.publish(play.wall_us + 50 * MS, 5)
+    asked = []
+
+    def refuse(ask: object) -> Exception | None:
+        if isinstance(ask, AskMarker):
+            asked.append(ask)
+            if len(asked) == 1:
+                play.log.mark = lambda *_: WriteMarkerReply(-1)  # type: ignore[method-assign]
+            else:
+                play.log.mark = kept_mark  # type: ignore[method-assign]
+        return None
+    kept_mark = play.log.mark
+    play.refuse = refuse  # type: ignore[assignment]
+    play.run(1.0)
+    assert play.fired() == []
+    play.run(3.0)
+    assert play.fired() == [0, 1, 2, 3, 4] and len(asked) == 2
+    play.run(5.0)
+    assert len(asked) == 2, "and then there is no doubt"
 
 
 def test_while_the_disk_is_full_everything_waits_and_then_goes_out_in_due_order() -> None:

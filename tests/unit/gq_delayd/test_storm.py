@@ -96,7 +96,7 @@ class Storm:
     def run(self) -> None:
         steps = [self.publish] * 12 + [self.cancel] * 5 + [self.refuse, self.calm, self.calm, self.lose, self.lead, self.restart,
                                                            self.spoil, self.clock, self.retain]
-        for _ in range(150):
+        for _ in range(25):
             self.chance.choice(steps)()
             self.play.run(self.chance.choice([0.0, 0.001, 0.01, 0.1]), every=0.001)
         self.calm()

@@ -1,13 +1,16 @@
 """A disk that fails: nothing is answered that is not written, memory follows the disk, and full disks are lived through."""
 
+import contextlib
 import errno
 from pathlib import Path
 
 import pytest
 
-from gq_proto import messages
+from gq_proto import codec, control, messages
+from gq_proto import record as rec
+from gq_proto.errors import DiskFull
 from gq_proto.messages import Kind
-from tests.unit.gq_logd.world import FaultyDisk, World, batch_of, produce, values
+from tests.unit.gq_logd.world import Call, FaultyDisk, World, batch_of, produce, values
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -47,6 +50,28 @@ def test_when_the_write_fails_no_batch_of_the_turn_counts(tmp_path: Path) -> Non
     assert [p.error for p in world.publish(*batches)] == [54, 54, 54]
     assert values(world.read_all()) == [b"a"]
     assert [(p.error, p.base_offset, p.duplicate) for p in world.publish(*batches)] == [(0, 2, False), (0, 2, True), (0, 3, False)]
+
+
+def test_markers_that_cannot_be_written_decide_nothing_and_all_are_told_so(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    world = World(tmp_path, disk=disk)
+    delay = codec.encode_headers([("gq-delay", (60_000_000).to_bytes(8))])
+    world.publish(batch_of(b"a", b"b", b"c", flags=rec.DELAYED, headers=delay))
+    markers = [(4, [1, 1]), (3, [1, 2]), (3, [1, 1]), (3, [3, 1])]
+
+    def written() -> list[Call]:
+        bodies = [messages.WriteMarker(type_, control.encode_body(type_, ranges)) for type_, ranges in markers]
+        calls = [Call(Kind.WRITE_MARKER, body) for body in bodies]
+        with contextlib.suppress(DiskFull):
+            world.send(*calls)
+        return calls
+    disk.writes, disk.fail_at = 0, 1
+    assert [call.error.code for call in written()] == [54, 54, 54, 54], "also the one that had nothing left to decide"
+    assert [call.reply.taken for call in written()] == [[1, 1], [2, 1], [], [3, 1]]
+    assert [call.reply.taken for call in written()] == [[], [], [], []]
+    world.crash()
+    assert [call.reply.taken for call in written()] == [[], [], [], []]
+    assert values(world.read_all()) == [b"b", b"c"]
 
 
 def test_a_disk_that_stays_full_still_reads(tmp_path: Path) -> None:
