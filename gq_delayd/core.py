@@ -200,7 +200,6 @@ class Core:
         return late
 
     def _stats(self, part: Part) -> DelayPartition:
-        ready = part.counts.ready + len(part.told_ready)
-        cancelled = part.counts.cancelled + len(part.told_cancelled)
-        return DelayPartition(part.topic_id, part.topic, part.number, part.scheduled(), part.overdue(), ready, cancelled,
-                              part.counts.expired, next_due(self._desk, part), part.late(0.5), part.late(0.99), not part.serving)
+        return DelayPartition(part.topic_id, part.topic, part.number, part.scheduled(), part.overdue(), part.total_ready(),
+                              part.total_cancelled(), part.counts.expired, next_due(self._desk, part), part.late(0.5),
+                              part.late(0.99), not part.serving)

@@ -176,8 +176,8 @@ class DelayDaemon:
             yield m.DELAY_SCHEDULED, labels, part.scheduled()
             yield m.DELAY_OVERDUE, labels, part.overdue()
             total = totals.setdefault(part.topic, [0, 0, 0])
-            total[0] += part.counts.ready
-            total[1] += part.counts.cancelled
+            total[0] += part.total_ready()
+            total[1] += part.total_cancelled()
             total[2] += part.counts.expired
         for topic, (ready, cancelled, expired) in totals.items():
             yield m.DELAY_READY, (topic,), ready

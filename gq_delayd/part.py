@@ -137,6 +137,12 @@ class Part:
     def scheduled(self) -> int:
         return len(self.pending) - len(self.told_ready) - len(self.told_cancelled)
 
+    def total_ready(self) -> int:
+        return self.counts.ready + len(self.told_ready)
+
+    def total_cancelled(self) -> int:
+        return self.counts.cancelled + len(self.told_cancelled)
+
     def overdue(self) -> int:
         """Came due, and no word yet that their ready record is written."""
         if not self.due and not self.flying:

@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from gq_proto import messages as m
 from gq_proto import record as rec
 from gq_proto.control import ControlType
 from tests.system.groups import describe, read_all
-from tests.system.harness import Node, until
+from tests.system.harness import Node, free_port, until
 
 TICK_S = 0.010
 BUSY_S = 1.0             # what a machine that does other things as well may add
@@ -291,7 +292,8 @@ def test_what_is_scheduled_is_told_in_status_and_statistics(node: Node) -> None:
 
 
 def test_retention_by_size_takes_what_waits_and_says_so(start_node: Callable[..., Node]) -> None:
-    node = start_node(daemons=("metad", "logd", "delayd"))
+    address = f"127.0.0.1:{free_port()}"
+    node = start_node(daemons=("metad", "logd", "delayd"), env={"GOQUEUE_DELAYD_METRICS_ADDR": address})
     topic = make(node, segmentBytes=65_536, retentionBytes=131_072)
     with node.client() as client:
         for number in range(5):
@@ -302,3 +304,14 @@ def test_retention_by_size_takes_what_waits_and_says_so(start_node: Callable[...
                 producer.send(topic, bytes(1_000))
         until(lambda: client.delay_stats(topic)[0].expired == 5, "expired", 20)
         assert client.delayed(topic).messages == [] and client.cancel_delayed(topic, [(0, 1)]) == [m.Fate.NONE]
+        client.publish(topic, b"now", delay=0.02)
+        client.publish(topic, b"later", delay=60)
+        until(lambda: [(part.ready, part.scheduled) for part in client.delay_stats(topic)] == [(1, 1)], "one ready, one waits")
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    place = f'partition="0",topic="{topic}"'
+    for line in (f"goqueue_delay_scheduled{{{place}}} 1.0", f"goqueue_delay_overdue{{{place}}} 0.0",
+                 f'goqueue_delay_ready_total{{topic="{topic}"}} 1.0', f'goqueue_delay_cancelled_total{{topic="{topic}"}} 0.0',
+                 f'goqueue_delay_expired_total{{topic="{topic}"}} 5.0',
+                 f'goqueue_delay_lateness_seconds_count{{topic="{topic}"}} 1.0', "goqueue_delay_clock_jumps_total 0.0"):
+        assert line in lines, "\n".join(line for line in lines if "delay" in line)
