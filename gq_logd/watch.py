@@ -124,7 +124,8 @@ class Watches:
             partition = self._find(part)
         except GoQueueError:
             return False
-        return partition.last_stable != part.end or part.epoch not in (-1, partition.epoch)
+        return (partition.last_stable != part.end or part.epoch not in (-1, partition.epoch)
+                or part.log_start not in (-1, partition.log.start))
 
     def _tell(self, part: WatchPart, late: bool) -> Watched | None:
         """What is new of one partition; None when nothing is."""
@@ -140,7 +141,7 @@ class Watches:
         told = Watched(part.topic_id, part.partition, partition.epoch, partition.log.start, end)
         if partition.log.start <= part.end < end and part.epoch in (-1, partition.epoch):
             _add_runs(told, partition, part.end, end)
-        part.end, part.epoch = end, partition.epoch
+        part.end, part.epoch, part.log_start = end, partition.epoch, partition.log.start
         return told
 
 

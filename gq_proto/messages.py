@@ -311,6 +311,7 @@ class WatchPart(Body):
     partition: int
     end: int = 0                 # what the watcher knows: min(high watermark, last stable)
     epoch: int = -1
+    log_start: int = -1          # -1: it does not know, or does not care
 
 
 class Watch(Body):

@@ -1,7 +1,8 @@
 """What grows in the partitions that a daemon's cores watch: one long Watch per logd, its news handed to whoever watches.
 
-Owns which core watches what, and per partition the (end, epoch) last heard. A partition that a core begins to watch is asked for
-from 0, so that it hears of it at once. A change of the set replaces the Watch under way: the answer to the old one still counts.
+Owns which core watches what, and per partition the (end, epoch, log start) last heard. A partition that a core begins to watch is
+asked for from 0, so that it hears of it at once. A change of the set replaces the Watch under way: the answer to the old one
+still counts.
 Who can wait a little gives `rest_s`: so long after news no further ones are asked for, and a busy log is not asked all the time.
 """
 
@@ -27,7 +28,7 @@ class Watcher:
         self._loop, self._peers, self._tell, self.rest_s = loop, peers, tell, rest_s
         self._watchers: dict[Key, dict[Any, None]] = {}
         self._sets: dict[Any, frozenset[Key]] = {}
-        self._known: dict[Key, tuple[int, int]] = {}
+        self._known: dict[Key, tuple[int, int, int]] = {}
         self._asked: dict[str, int] = {}       # node -> number of the Watch that counts
         self._number = 0
         self._changed = False
@@ -43,7 +44,7 @@ class Watcher:
                 self._known.pop(key, None)
         for key in parts - old:
             self._watchers.setdefault(key, {})[watcher] = None
-            self._known[key] = (0, -1)
+            self._known[key] = (0, -1, -1)
         self._sets[watcher] = parts
         if not parts:
             self._sets.pop(watcher, None)
@@ -94,7 +95,7 @@ class Watcher:
         key = watched.topic_id, watched.partition
         if key in self._watchers:
             if not watched.error:
-                self._known[key] = watched.end, watched.epoch
+                self._known[key] = watched.end, watched.epoch, watched.log_start
             for watcher in list(self._watchers[key]):
                 self._tell(watcher, watched)
 

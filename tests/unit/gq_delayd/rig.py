@@ -151,10 +151,10 @@ class Play:
     def start(self) -> None:
         """The daemon begins; the log and the files are what they are."""
         self._later.clear()
-        self.known: dict[Any, tuple[int, int]] = {}
+        self.known: dict[Any, tuple[int, int, int]] = {}
         self.core = Core(self.settings)
         self._at().own(dict.fromkeys(self.logs, "t"))
-        self.known = dict.fromkeys(self.logs, (0, -1))
+        self.known = dict.fromkeys(self.logs, (0, -1, -1))
         self.step()
 
     def _at(self) -> Core:
@@ -181,9 +181,10 @@ class Play:
         while self._later and self._later[0][0] <= self.now:
             heapq.heappop(self._later)[2]()
         for key, log in self.logs.items():
-            if self.known.get(key) not in (None, (log.end, log.epoch)):
-                told = log.watched(self.known[key][0] if self.known[key][1] in (-1, log.epoch) else 2**40)
-                self.known[key] = (log.end, log.epoch)
+            end, epoch, start = self.known.get(key, (log.end, log.epoch, log.start))
+            if end != log.end or epoch not in (-1, log.epoch) or start not in (-1, log.start):
+                told = log.watched(end if epoch in (-1, log.epoch) else 2**40)
+                self.known[key] = (log.end, log.epoch, log.start)
                 self._at().watched(told)
         for effect in self._at().turn():
             self._do(effect)

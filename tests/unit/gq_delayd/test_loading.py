@@ -177,7 +177,7 @@ def test_a_ready_record_that_was_confirmed_and_lost_before_it_was_met_is_written
     assert play.fired() == [0, 1, 2] and play.stats().scheduled == 0
     play.log.lose(known)
     play.log.lead()
-    play.known[TOPIC, 0] = (0, -1)
+    play.known[TOPIC, 0] = (0, -1, -1)
     play.run(0.5)
     assert play.fired() == [0, 1, 2] and play.stats().scheduled == 0
 
@@ -218,7 +218,6 @@ def test_what_retention_takes_before_its_time_has_expired() -> None:
     play.log.publish(play.wall_us + 5 * SECOND, 10)
     play.run(0.1)
     play.log.start = 4
-    play.log.publish()
     play.run(0.1)
     assert (play.stats().expired, play.stats().scheduled) == (4, 6) and waiting(play) == list(range(4, 10))
     assert play.cancel(0, 4) == [0, 4, m.Fate.NONE]

@@ -152,3 +152,20 @@ def test_several_answers_end_with_the_wait(tmp_path: Path) -> None:
     assert call.reply.open
     world.tick(1.1)
     assert told(call) == [] and not call.reply.open
+
+
+def test_a_log_start_that_moved_while_nobody_asked_is_told_to_who_knew_another(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.publish(batch_of(b"a", b"b"))
+    first = watch(0)
+    world.send(first)
+    world.ask(Kind.DELETE_BEFORE, messages.DeleteBefore(-1))
+    assert world.partition.log.start == 3
+
+    def asked(log_start: int) -> Call:
+        part = messages.WatchPart(TOPIC, 0, 3, first.reply.parts[0].epoch, log_start)
+        call = Call(Kind.WATCH, messages.Watch([part], 1000), peer=b"w")
+        world.send(call)
+        return call
+    assert [part.log_start for part in asked(first.reply.parts[0].log_start).reply.parts] == [3]
+    assert not asked(3).done and not asked(-1).done

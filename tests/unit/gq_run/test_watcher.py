@@ -11,12 +11,14 @@ class Peers:
     def __init__(self) -> None:
         self.leaders = {(7, 0): ("a", 1), (7, 1): ("b", 1), (8, 0): ("a", 1)}
         self.asked: list[tuple[str, list[tuple[int, ...]], Any]] = []
+        self.starts: list[int] = []
 
     def leader_of(self, topic_id: int, partition: int) -> tuple[str, int] | None:
         return self.leaders.get((topic_id, partition))
 
     def to_node(self, node: str, kind: Any, body: Any, done: Any, timeout_s: float) -> None:
         self.asked.append((node, [(p.topic_id, p.partition, p.end, p.epoch) for p in body.parts], done))
+        self.starts = [p.log_start for p in body.parts]
 
     def pop(self, node: str) -> Any:
         found = next(asked for asked in self.asked if asked[0] == node)
@@ -53,8 +55,9 @@ def test_each_logd_is_asked_for_what_it_leads_and_news_reach_every_watcher() -> 
     play.set("y", (7, 0))
     play.peers.asked.pop(0)
     _, _, done = play.peers.pop("a")
-    done(WatchReply([Watched(7, 0, 1, 0, 40)]), [], None)
-    assert sorted(play.told) == [("x", 7, 40), ("y", 7, 40)]
+    assert play.peers.starts == [-1]
+    done(WatchReply([Watched(7, 0, 1, 12, 40)]), [], None)
+    assert sorted(play.told) == [("x", 7, 40), ("y", 7, 40)] and play.peers.starts == [12]
     assert play.peers.pop("a")[1] == [(7, 0, 40, 1)], "and goes on from there"
 
 
@@ -89,3 +92,14 @@ def test_nobody_watches_nothing_is_asked() -> None:
     play.set("x")
     done(WatchReply([Watched(7, 0, 1, 0, 40)]), [], None)
     assert not play.told and not play.peers.asked
+
+
+def test_who_can_wait_asks_again_only_after_a_rest_and_only_when_there_was_news() -> None:
+    play = Play()
+    play.watcher.rest_s = 0.05
+    play.set("x", (7, 0))
+    play.peers.pop("a")[2](WatchReply([Watched(7, 0, 1, 0, 40)]), [], None)
+    assert not play.peers.asked and len(play.loop.later) == 1
+    play.loop.later.pop()()
+    play.peers.pop("a")[2](WatchReply([]), [], None)
+    assert play.peers.asked and not play.loop.later
