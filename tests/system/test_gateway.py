@@ -140,14 +140,15 @@ def test_a_member_from_join_to_leave(web: Web) -> None:
     topic = web.topic(2)
     web.publish(topic, *map(str, range(20)))
     joined = web.post("/groups/team/join", {"topics": [topic], "client": "me"}).json
-    assert sorted(part["partition"] for part in joined["assignment"]) == [0, 1] and joined["heartbeatSeconds"] > 0
+    assert joined["heartbeatSeconds"] > 0
     found: list[Any] = []
     while len(found) < 20:
         found += web.get("/groups/team/poll", member=joined["member"], max=15, wait=5, visibility="1m").json["messages"]
     assert sorted(int(m["value"]) for m in found) == list(range(20)) and {m["delivery"] for m in found} == {1}
     assert web.get("/groups/team/poll", member=joined["member"], wait=0).json["messages"] == []
     beat = web.post("/groups/team/heartbeat", {"member": joined["member"]}).json
-    assert beat["assignment"] == joined["assignment"]
+    assert sorted(part["partition"] for part in beat["assignment"]) == [0, 1]     # at join groupd may not know of a topic so new
+    assert joined["assignment"] in ([], beat["assignment"])
     described = web.get("/groups/team").json
     assert (described["members"][0]["client"], described["members"][0]["inFlight"], described["lag"]) == ("me", 20, 20)
     receipts = [m["receipt"] for m in found]
