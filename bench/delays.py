@@ -32,11 +32,12 @@ def scheduled(node: Node) -> int:
     return int(status.facts["scheduled"]) if status and "scheduled" in status.facts else -1
 
 
-def publish_delayed(data: str, count: int, size: int, low_s: float, high_s: float, rate: float = 0.0) -> float:
-    """`count` messages due evenly spread in [low, high] from now, in random order, the due time as value; the seconds it took."""
+def publish_delayed(data: str, count: int, size: int, low_s: float, high_s: float, rate: float = 0.0, since: float = 0.0) -> float:
+    """`count` messages due evenly spread in [low, high] from `since` (0: now) on, in random order, the due time as value; the
+    seconds it took."""
     import gq_client
     chance, body = random.Random(3), "x" * max(size - 20, 0)
-    start, now = time.monotonic(), time.time()
+    start, now = time.monotonic(), since or time.time()
     with gq_client.Client(data_dir=data) as client, client.producer(linger=0.005 if not rate else 0) as producer:
         for i in range(count):
             if rate:
@@ -172,9 +173,8 @@ def burst(args: argparse.Namespace) -> dict[str, Any]:
     with ground.node(args.dir) as node:
         node.client().create_topic(TOPIC, partitions=3)
         second = time.time() + args.lead
-        lead = second - time.time()
         errors, last, acked = consumed(node, args.burst, lambda: ground.apart(
-            publish_delayed, str(node.data), args.burst, 128, lead, lead + 1.0))
+            publish_delayed, str(node.data), args.burst, 128, 0.0, 1.0, 0.0, second))
         return {"count": args.burst, "delivered_s": round(last - second - 1.0, 3), "acked_s": round(acked - second - 1.0, 3),
                 **spread(errors)}
 
