@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gq_client.consumer_ask import Ask
 from gq_client.consumer_fetch import Fetcher
-from gq_client.consumer_lease import HeldLease, Hub, Message, count, intersect, sorted_ranges
+from gq_client.consumer_lease import Batch, HeldLease, Hub, Message, count, intersect, sorted_ranges
 from gq_client.consumer_options import ConsumerOptions
 from gq_client.consumer_settle import Settler, Ticket, progress_of
 from gq_client.routing import To
@@ -262,7 +262,7 @@ class ConsumerCore:
         """At most one lease waits while the app works on another."""
         if self._polling or self.state != MEMBER or not self._takes_leases:
             return False
-        waiting = sum(count(held.lease.ranges) for held in self.queue if not held.begun)
+        waiting = sum(count(held.lease.ranges) for held in self.queue if not held.batch.begun)
         return waiting < max(1, self.options.max_poll // 4)
 
     @property
@@ -298,8 +298,10 @@ class ConsumerCore:
             return
         self._failures = 0
         self.group_paused = body.paused
+        batches: dict[tuple[int, int], Batch] = {}
         for lease in body.leases:
-            self._take_lease(HeldLease(lease, self.hub, self.groups_partition, self.group_number), now)
+            batch = batches.setdefault((lease.topic_id, lease.partition), Batch())
+            self._take_lease(HeldLease(lease, self.hub, self.groups_partition, self.group_number, batch), now)
         self.pump(now)
 
     def _take_lease(self, held: HeldLease, now: float) -> None:

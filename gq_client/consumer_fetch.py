@@ -130,7 +130,8 @@ class Fetcher:
     def _arrived(self, held: HeldLease, part: Fetched, data: Any, now: float) -> None:
         todo = held.todo
         rest: list[int] = []
-        for j in range(len(todo) // 2):
+        whole = 2 * part.covered == len(todo) and part.next_offset == todo[-2] + todo[-1] and not any(part.status)
+        for j in range(len(todo) // 2) if not whole else ():
             low, n = todo[2 * j], todo[2 * j + 1]
             status = part.status[j] if j < part.covered and j < len(part.status) else RangeStatus.NOT_YET
             if status == RangeStatus.GONE:

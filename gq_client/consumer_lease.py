@@ -8,15 +8,13 @@ Invariants: `acked` keeps its identity and only the app appends to it, so that a
 started. A message that is settled twice counts once: what is open is kept as ranges.
 """
 
-import itertools
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gq_proto import codec
 from gq_proto.messages import Lease, Op, Settle1
-from gq_proto.ranges import of_offsets
+from gq_proto.ranges import normal, of_offsets
 from gq_proto.receipt import Receipt
 
 NEVER = 2**63 - 1
@@ -75,15 +73,24 @@ class Message(codec.Record):
         return self.owner.receipt(self.offset)
 
 
+class Batch:
+    """Leases of one partition that came together: one for each priority. Begun with the first of them."""
+
+    __slots__ = ("begun",)
+
+    def __init__(self) -> None:
+        self.begun = False
+
+
 class HeldLease:
     """One lease; see the module's text. `view` is the list that the app walks, `cursor` how many of it were handed out,
     `at` when the last was (monotonic seconds)."""
 
-    __slots__ = ("acked", "at", "begun", "chunks", "cursor", "decided", "fetching", "group_number", "groups_partition", "hub",
+    __slots__ = ("acked", "at", "batch", "chunks", "cursor", "decided", "fetching", "group_number", "groups_partition", "hub",
                  "items", "last", "lease", "lost", "open", "ops", "raw_bytes", "reported", "stale", "streaming",
                  "todo", "view", "void")
 
-    def __init__(self, lease: Lease, hub: Hub, groups_partition: int, group_number: int) -> None:
+    def __init__(self, lease: Lease, hub: Hub, groups_partition: int, group_number: int, batch: Batch | None = None) -> None:
         self.lease, self.hub = lease, hub
         self.groups_partition, self.group_number = groups_partition, group_number
         self.todo = list(lease.ranges)
@@ -101,7 +108,8 @@ class HeldLease:
         self.stale: list[int] = []         # refused: these were somebody else's already
         self.void: list[int] = []          # not to be handed out: a newer lease holds these
         self.raw_bytes = 0                 # of chunks
-        self.begun = self.fetching = self.streaming = self.lost = False
+        self.batch = batch or Batch()
+        self.fetching = self.streaming = self.lost = False
 
     @property
     def key(self) -> tuple[int, int]:
@@ -151,7 +159,7 @@ class HeldLease:
         rest = self.view[self.cursor:]
         if self.cursor:
             self.last, self.cursor = self.view[self.cursor - 1].offset, 0
-        self.view, self.begun = [], True
+        self.view, self.batch.begun = [], True
         if rest:
             self.items = rest + self.items
         while len(self.items) < most and self.chunks:
@@ -246,91 +254,46 @@ def pairs(ranges: list[int]) -> list[tuple[int, int]]:
 
 
 def sorted_ranges(ranges: list[int]) -> list[int]:
+    if codec.ranges_ascend(ranges):
+        return list(ranges)
     return [x for low, high in sorted(pairs(ranges)) for x in (low, high - low)]
 
 
 def subtract(ranges: list[int], taken: list[int]) -> list[int]:
-    """What of sorted `ranges` is not in `taken`. One pass."""
-    out: list[int] = []
-    cuts = _merged(taken)
-    at = 0
-    for low, high in pairs(ranges):
-        if at and cuts[at - 1][1] > low:
-            at -= 1                          # it reached into this range too
-        while at < len(cuts) and cuts[at][0] < high:
-            cut_low, cut_high = cuts[at]
-            if cut_low > low:
-                out += (low, cut_low - low)
-            low = max(low, cut_high)
-            at += 1
-        if low < high:
-            out += (low, high - low)
-    return out
-
-
-def _merged(ranges: list[int]) -> list[tuple[int, int]]:
-    """Sorted bounds that do not overlap."""
-    out: list[tuple[int, int]] = []
-    for low, high in sorted(pairs(ranges)):
-        if out and low <= out[-1][1]:
-            out[-1] = out[-1][0], max(out[-1][1], high)
-        else:
-            out.append((low, high))
-    return out
+    """What of sorted `ranges` is not in `taken`."""
+    return codec.ranges_subtract(ranges, taken if codec.ranges_ascend(taken) else normal(pairs(taken)))
 
 
 def intersect(ranges: list[int], other: list[int]) -> list[int]:
     """What of `ranges` is in sorted `other` too, in the order of `ranges`."""
-    out: list[int] = []
-    bounds = pairs(other)
-    lows = [low for low, _ in bounds]
-    for a, b in pairs(ranges):
-        for i in range(max(0, bisect_right(lows, a) - 1), len(bounds)):
-            c, d = bounds[i]
-            if c >= b:
-                break
-            low, high = max(a, c), min(b, d)
-            if low < high:
-                out += (low, high - low)
-    return out
+    if codec.ranges_ascend(ranges):
+        return codec.ranges_intersect(ranges, other)
+    return [x for low, high in pairs(ranges) for x in codec.ranges_intersect([low, high - low], other)]
 
 
 def gaps(ranges: list[int]) -> list[int]:
     """What lies between ascending `ranges`."""
-    out: list[int] = []
-    for (_, end), (low, _) in itertools.pairwise(pairs(ranges)):
-        if end < low:
-            out += (end, low - end)
-    return out
+    return codec.ranges_subtract([ranges[0], ranges[-2] + ranges[-1] - ranges[0]], ranges) if ranges else []
 
 
 def skip(ranges: list[int], n: int) -> list[int]:
     """`ranges` without its first n offsets, in its own order."""
-    out: list[int] = []
-    for low, high in pairs(ranges):
-        step = min(n, high - low)
-        n -= step
-        if low + step < high:
-            out += (low + step, high - low - step)
-    return out
+    return codec.ranges_tail(ranges, n)
 
 
 def position_of(ranges: list[int], offset: int) -> int:
     """Where `offset` stands in the order of `ranges`; -1 when it is not in them."""
-    at = 0
-    for low, high in pairs(ranges):
-        if low <= offset < high:
-            return at + offset - low
-        at += high - low
-    return -1
+    return codec.ranges_find(ranges, offset)
 
 
 def is_ascending(ranges: list[int]) -> bool:
-    return all(a[1] <= b[0] for a, b in itertools.pairwise(pairs(ranges)))
+    return codec.ranges_ascend(ranges)
 
 
 def span(ranges: list[int]) -> tuple[int, int]:
     """(lowest, highest + 1)."""
+    if codec.ranges_ascend(ranges):
+        return ranges[0], ranges[-2] + ranges[-1]
     bounds = pairs(ranges)
     return min(low for low, _ in bounds), max(high for _, high in bounds)
 

@@ -4,18 +4,25 @@ Owns what is handed out for the first time, in offset order within a lane. Soft 
 nothing about whether a message of a run is still open: who takes it looks.
 
 A lane knows its runs below its `upto`. One whose buffer filled stops there (`more`), and what lies behind is asked for again when
-it drains (`wants`); the others go on without it. An entry's place is its position: the offset of its first message, or that of the
-ready record it is anchored at. Entries of one ready record are kept together, however many they are.
+it drains (`wants`); the others go on without it. Runs are kept in chunks: those that are to be served as they lie, or those that
+one ready record names. A chunk's place is its position: the offset of its first message, or that of the ready record; the latter's
+are kept together, however many they are.
 """
 
 from array import array
-from collections.abc import Iterable
-from typing import NamedTuple
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
+from gq_groupd.stretch import Stretch
+from gq_proto import codec
+from gq_proto import ranges as rng
 from gq_proto.limits import BUFFERED_RUNS, PRIORITIES
 
-REFILL = BUFFERED_RUNS // 2     # a lane with fewer runs asks for what lies behind
-ANCHORED_RUNS = 1_024           # of ready records a lane takes more: one may name hundreds of runs, a reply holds several
+REFILL: Final = BUFFERED_RUNS // 2      # a lane with fewer runs asks for what lies behind
+ANCHORED_RUNS: Final = 1_024    # of ready records a lane takes more: one may name hundreds of runs, a reply holds several
 
 
 class Entry(NamedTuple):
@@ -25,99 +32,142 @@ class Entry(NamedTuple):
     high: int
     anchor: int = -1
 
-    @property
-    def position(self) -> int:
-        return self.low if self.anchor < 0 else self.anchor
 
+class Chunk:
+    """Ascending ranges from number `at` on, `count` messages; 16 bytes a run."""
 
-class Lane:
-    """24 bytes a run: low, high and anchor of each, from number `at` on; `count` messages in all."""
+    __slots__ = ("anchor", "at", "count", "ranges")
 
-    __slots__ = ("_at", "_runs", "count", "more", "upto")
-
-    def __init__(self, upto: int) -> None:
-        self._runs = array("q")
-        self._at = 0
-        self.count = 0
-        self.upto = upto
-        self.more = False       # there is more of the lane at or behind `upto`
+    def __init__(self, ranges: Sequence[int], anchor: int) -> None:
+        self.anchor = anchor
+        self.ranges = array("q", ranges)
+        self.at, self.count = 0, sum(ranges[1::2])
 
     def __len__(self) -> int:
         """Runs."""
-        return (len(self._runs) - self._at) // 3
+        return len(self.ranges) // 2 - self.at
+
+    @property
+    def low(self) -> int:
+        return self.ranges[2 * self.at]
+
+    @property
+    def high(self) -> int:
+        return self.ranges[-2] + self.ranges[-1]
+
+    def rest(self) -> Sequence[int]:
+        return self.ranges[2 * self.at:] if self.at else self.ranges
+
+    def extend(self, ranges: Sequence[int]) -> None:
+        """With what lies behind; the first of it joins the last where it follows on."""
+        if self.high == ranges[0]:
+            self.ranges[-1] += ranges[1]
+            self.ranges.extend(ranges[2:])
+        else:
+            self.ranges.extend(ranges)
+        self.count += sum(ranges[1::2])
+
+    def head(self, most: int) -> list[int]:
+        """The first `most` messages."""
+        return codec.ranges_head(self.ranges[2 * self.at:2 * (self.at + most)], most)
+
+    def pass_to(self, offset: int) -> None:
+        """Without what lies below `offset`, which is not all of it."""
+        ranges, low = self.ranges, self.at
+        new = bisect_right(range(len(ranges) // 2), offset, low, key=lambda run: ranges[2 * run]) - 1
+        if new > low:
+            self.count -= sum(ranges[2 * low + 1:2 * new:2])
+        passed = max(0, min(offset - ranges[2 * new], ranges[2 * new + 1])) if new >= low else 0
+        if passed:
+            ranges[2 * new] += passed
+            ranges[2 * new + 1] -= passed
+            self.count -= passed
+            new += not ranges[2 * new + 1]
+        self.at = max(new, low)
+        if self.at > BUFFERED_RUNS:
+            del ranges[:2 * self.at]
+            self.at = 0
+
+    def cut(self, end: int) -> None:
+        """Without what lies at or above end, which is not all of it."""
+        self.ranges, self.at = array("q", rng.clip(self.rest(), 0, end)), 0
+        self.count = sum(self.ranges[1::2])
+
+
+class Lane:
+    """`count` messages in all, `runs` runs."""
+
+    __slots__ = ("_chunks", "count", "more", "runs", "upto")
+
+    def __init__(self, upto: int) -> None:
+        self._chunks: deque[Chunk] = deque()
+        self.count = self.runs = 0
+        self.upto = upto
+        self.more = False       # there is more of the lane at or behind `upto`
 
     def entries(self) -> list[Entry]:
-        runs = self._runs[self._at:].tolist()
-        return [Entry(*runs[at:at + 3]) for at in range(0, len(runs), 3)]
+        return [Entry(low, high, chunk.anchor) for chunk in self._chunks for low, high in rng.pairs(chunk.rest())]
 
-    def add(self, low: int, high: int, anchor: int) -> bool:
-        """Behind what is there; joins it when it follows on. False when the buffer is full."""
-        runs = self._runs
-        if len(runs) > self._at:
-            last = runs[-1]
-            if anchor < 0 and last < 0 and runs[-2] == low:
-                runs[-2] = high
-                self.count += high - low
-                return True
-            held = len(runs) - self._at
-            if held >= 3 * BUFFERED_RUNS and (anchor < 0 or (last != anchor and held >= 3 * ANCHORED_RUNS)):
-                return False
-        runs.append(low)
-        runs.append(high)
-        runs.append(anchor)
-        self.count += high - low
-        return True
+    def add(self, ranges: Sequence[int], anchor: int) -> int:
+        """Behind what is there; joins it where it follows on. How many runs there was room for."""
+        if anchor >= 0:
+            if self.runs >= ANCHORED_RUNS:
+                return 0
+        else:
+            ranges = ranges[:2 * max(BUFFERED_RUNS - self.runs, 0)]
+        if not ranges:
+            return 0
+        last = self._chunks[-1] if self._chunks else None
+        if last and last.anchor == anchor == -1:
+            self._change(last, partial(last.extend, ranges))
+        else:
+            chunk = Chunk(ranges, anchor)
+            self._chunks.append(chunk)
+            self.count += chunk.count
+            self.runs += len(chunk)
+        return len(ranges) // 2
+
+    def _change(self, chunk: Chunk, change: Callable[[], None]) -> None:
+        self.count -= chunk.count
+        self.runs -= len(chunk)
+        change()
+        self.count += chunk.count
+        self.runs += len(chunk)
 
     # -- the front -------------------------------------------------------------------------
 
     def first(self) -> tuple[int, int]:
-        """(lowest offset, anchor) of its first entry, which it has."""
-        return self._runs[self._at], self._runs[self._at + 2]
+        """(lowest offset, anchor) of its first chunk, which it has."""
+        chunk = self._chunks[0]
+        return chunk.low, chunk.anchor
 
     def peek(self, most: int) -> list[int]:
-        """The first `most` messages as flat ranges, as far as they have the first one's anchor."""
-        runs, at = self._runs, self._at
-        anchor, ranges = runs[at + 2], list[int]()
-        while most > 0 and at < len(runs) and runs[at + 2] == anchor:
-            n = min(runs[at + 1] - runs[at], most)
-            ranges.append(runs[at])
-            ranges.append(n)
-            most -= n
-            at += 3
-        return ranges
+        """The first `most` messages as flat ranges, as far as the first chunk goes."""
+        return self._chunks[0].head(most)
 
     def pass_to(self, offset: int) -> None:
-        """Messages of the first entry's anchor below `offset` are served, or not wanted."""
-        runs, at = self._runs, self._at
-        anchor = runs[at + 2]
-        while at < len(runs) and runs[at + 2] == anchor and runs[at + 1] <= offset:
-            self.count -= runs[at + 1] - runs[at]
-            at += 3
-        if at < len(runs) and runs[at + 2] == anchor and runs[at] < offset:
-            self.count -= offset - runs[at]
-            runs[at] = offset
-        self._at = at
-        if at == len(runs):
-            self._clear()
-        elif at >= 3 * BUFFERED_RUNS:
-            del runs[:at]
-            self._at = 0
-
-    def _clear(self) -> None:
-        del self._runs[:]
-        self._at = self.count = 0
+        """Messages of the first chunk below `offset` are served, or not wanted."""
+        chunk = self._chunks[0]
+        if chunk.high <= offset:
+            self._chunks.popleft()
+            self.count -= chunk.count
+            self.runs -= len(chunk)
+        elif chunk.low < offset:
+            self._change(chunk, partial(chunk.pass_to, offset))
 
     # -- the back ---------------------------------------------------------------------------
 
     def cut(self, end: int) -> None:
         """What lies at or above end does not exist, or will come anew."""
-        runs = self._runs
-        while len(runs) > self._at and (runs[-3] if runs[-1] < 0 else runs[-1]) >= end:
-            self.count -= runs[-2] - runs[-3]
-            del runs[-3:]
-        if len(runs) > self._at and runs[-1] < 0 and runs[-2] > end:
-            self.count -= runs[-2] - end
-            runs[-2] = end
+        while self._chunks:
+            chunk = self._chunks[-1]
+            if (chunk.low if chunk.anchor < 0 else chunk.anchor) < end:
+                if chunk.anchor < 0 and chunk.high > end:
+                    self._change(chunk, partial(chunk.cut, end))
+                break
+            self._chunks.pop()
+            self.count -= chunk.count
+            self.runs -= len(chunk)
         if self.upto >= end:
             self.upto, self.more = end, False
 
@@ -133,35 +183,21 @@ class Lanes:
         """Up to where all lanes are known."""
         return min(lane.upto for lane in self.lanes)
 
-    def feed(self, first: int, found: Iterable[tuple[int, int, int, int]], upto: int, more: bool = False, only: int = -1) -> None:
-        """`found`: (lane, low, high, anchor), by position, of all that lies in [first, upto), or of all of lane `only`. Lanes that
-        are behind `first` ignore it, lanes that fill up stop. more: lane `only` goes on behind upto."""
-        lanes = self.lanes
-        going = [first <= lane.upto < upto and only in (-1, number) for number, lane in enumerate(lanes)]
-        for number, low, high, anchor in found:
-            if not going[number]:
-                continue
-            lane = lanes[number]
-            if anchor < 0:
-                if low < lane.upto:
-                    if high <= lane.upto:
-                        continue
-                    low = lane.upto
-            elif anchor < lane.upto:
-                continue
-            if not lane.add(low, high, anchor):
-                lane.upto, lane.more, going[number] = max(lane.upto, low if anchor < 0 else anchor), True, False
-        for number in range(PRIORITIES):
-            if going[number]:
-                lanes[number].upto, lanes[number].more = upto, more
+    def feed(self, first: int, stretch: Stretch, upto: int, more: bool = False, only: int = -1) -> None:
+        """What lies in [first, upto), or all of lane `only` there. Lanes that are behind `first` ignore it, lanes that fill up
+        stop. more: lane `only` goes on behind upto."""
+        for number, lane in enumerate(self.lanes):
+            if first <= lane.upto < upto and only in (-1, number):
+                full = _fill(lane, stretch, number, upto)
+                lane.upto, lane.more = (upto, more) if full < 0 else (max(lane.upto, full), True)
 
     def follow(self, scanned: int) -> bool:
         """They are all told what comes next, and have room for it."""
-        return all(lane.upto >= scanned and len(lane) < REFILL for lane in self.lanes)
+        return all(lane.upto >= scanned and lane.runs < REFILL for lane in self.lanes)
 
     def wants(self, scanned: int) -> list[int]:
         """Lanes that should be told what lies behind their upto."""
-        return [number for number, lane in enumerate(self.lanes) if lane.upto < scanned and len(lane) < REFILL]
+        return [number for number, lane in enumerate(self.lanes) if lane.upto < scanned and lane.runs < REFILL]
 
     def cut(self, end: int) -> None:
         for lane in self.lanes:
@@ -170,7 +206,25 @@ class Lanes:
     def skip_to(self, offset: int) -> None:
         """What lies below offset is gone."""
         for lane in self.lanes:
-            if len(lane) and lane.first()[1] < 0:
+            if lane.runs and lane.first()[1] < 0:
                 lane.pass_to(offset)
             if lane.upto < offset:
                 lane.upto, lane.more = offset, False
+
+
+def _fill(lane: Lane, stretch: Stretch, number: int, upto: int) -> int:
+    """Everything of the stretch that the lane does not know yet, by position. Where it was full; -1: it was not."""
+    low = lane.upto
+    for anchor, named in stretch.named:
+        if low <= anchor < upto:
+            if (full := _add(lane, rng.clip(stretch.lanes[number], low, anchor))) >= 0:
+                return full
+            low = anchor
+            if named[number] and not lane.add(named[number], anchor):
+                return anchor
+    return _add(lane, rng.inside(stretch.lanes[number], low, upto))
+
+
+def _add(lane: Lane, ranges: Sequence[int]) -> int:
+    runs = lane.add(ranges, -1)
+    return ranges[2 * runs] if 2 * runs < len(ranges) else -1

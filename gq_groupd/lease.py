@@ -13,10 +13,12 @@ at the deadline, unless extended. Deadlines do not fall with n. What is not star
 A hold lease counts as started when it is granted.
 """
 
+from operator import add
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
+from gq_proto import codec
 from gq_proto.bitmaps import bitmap_of, count_of, first_of, next_in
 from gq_proto.limits import PRIORITY_DEFAULT
 
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    __slots__ = ("acked", "anchor", "armed_ms", "clocks", "deadline_us", "delivery", "epoch", "extended", "high", "hold", "id",
-                 "lane", "lapsed", "longest_ms", "low", "member", "named_ms", "open", "part", "random", "ranges", "started",
-                 "total", "visibility_ms")
+    __slots__ = ("acked", "anchor", "armed_ms", "ascends", "clocks", "deadline_us", "delivery", "epoch", "extended", "high",
+                 "hold", "id", "lane", "lapsed", "longest_ms", "low", "member", "named_ms", "open", "part", "random", "ranges",
+                 "started", "total", "visibility_ms")
 
     def __init__(self, id: int, random: int, part: "Part", member: str, epoch: int, delivery: int, ranges: list[int],
                  anchor: int, hold: bool, visibility_ms: int, deadline_us: int, lane: int = PRIORITY_DEFAULT) -> None:
@@ -36,7 +38,8 @@ class Lease:
         self.hold, self.visibility_ms, self.deadline_us = hold, visibility_ms, deadline_us
         self.longest_ms = visibility_ms         # no deadline was ever further away than this
         self.total = count_of(ranges)
-        self.low, self.high = min(ranges[::2]), max(a + b for a, b in zip(ranges[::2], ranges[1::2]))
+        self.ascends = codec.ranges_ascend(ranges)
+        self.low, self.high = min(ranges[::2]), max(map(add, ranges[::2], ranges[1::2]))
         self.open = bitmap_of(ranges)
         self.lapsed = BitMap64()
         self.acked = BitMap64()
@@ -54,6 +57,8 @@ class Lease:
 
     def first_open(self) -> int:
         """Where the first open message stands in the order of serving."""
+        if self.ascends:
+            return codec.ranges_find(self.ranges, self.open.min()) if self.open else self.total
         at = 0
         for low, count in zip(self.ranges[::2], self.ranges[1::2]):
             offset = next_in(self.open, low)
@@ -66,6 +71,8 @@ class Lease:
         """How many leading messages of the lease reach over all of `messages`."""
         if len(self.ranges) == 2:
             return int(messages.max()) - self.low + 1
+        if self.ascends:
+            return codec.ranges_find(self.ranges, messages.max()) + 1
         reach = at = 0
         for low, count in zip(self.ranges[::2], self.ranges[1::2]):
             if messages.range_cardinality(low, low + count):

@@ -22,7 +22,7 @@ from gq_groupd.cursor import Lanes
 from gq_groupd.dead import Dead
 from gq_groupd.lease import Lease
 from gq_groupd.retries import Attempts, Waiting
-from gq_groupd.stretch import Piece, below, count_by_lane, joined, open_by_lane, pieces_of
+from gq_groupd.stretch import Stretch, stretch_of
 from gq_groupd.tables import PART, step
 from gq_proto.bitmaps import TOP, bitmap_of, count_of, next_in, ranges_of, union_of, within
 from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
@@ -139,7 +139,7 @@ class Part:
              more: bool = False, counts: list[int] | None = None, now_ms: int = 0) -> None:
         """Runs of [first, upto), as Runs(lane) answers: of all lanes; NO_LANES: of all, not told apart, with their counts; of one,
         which goes on behind upto if `more`. What lies at or above `scanned` becomes open; lanes take what they have room for."""
-        found = pieces_of(runs, controls, hidden)
+        found = stretch_of(runs, controls, hidden)
         if lane < 0 and first <= self.scanned < upto:
             before = self.scanned
             self._open(found)
@@ -149,59 +149,60 @@ class Part:
             self._came(before, found if lane == ALL_LANES else None, counts if first == before else None, now_ms)
         if lane == NO_LANES:
             return
-        for number, *_ in found:
-            self.group.lanes |= 1 << number
+        for number, ranges in enumerate(found.lanes):
+            self.group.lanes |= bool(ranges) << number
         if lane >= 0 and upto >= self.scanned:
-            found, upto, more = below(found, self.scanned), self.scanned, False
+            upto, more = self.scanned, False
         self.lanes.feed(first, found, upto, more, lane)
 
     def recount(self, runs: list[int], first: int, upto: int, lane: int, counts: list[int]) -> None:
         """What was scanned without lanes is looked at again, and where some of a stretch is done already, run by run."""
         upto = min(upto, self.scanned)
         if self.census.counted == first < upto:
-            self._count(upto, pieces_of(runs, [], []) if lane == ALL_LANES else None, counts)
+            self._count(upto, stretch_of(runs, [], []) if lane == ALL_LANES else None, counts)
 
-    def _count(self, upto: int, found: list[Piece] | None, counts: list[int] | None) -> None:
-        """Open messages of each lane from `counted` to `upto`: by pieces, or as they were counted, if all of them are open."""
+    def _count(self, upto: int, found: Stretch | None, counts: list[int] | None) -> None:
+        """Open messages of each lane from `counted` to `upto`: by their runs, or as they were counted, if all of them are open."""
         census, low = self.census, self.census.counted
         opened = self.open.range_cardinality(low, upto)
         if found is not None:
-            counts = count_by_lane(found, low, upto)
+            counts = found.counts(low, upto)
             if sum(counts) != opened:
-                counts = open_by_lane(found, self.open, low, upto)
+                counts = found.counts_open(self.open, low, upto)
         if counts and sum(counts) == opened:
             census.count(counts, upto)
         else:
             census.closely_to = upto
 
-    def _came(self, low: int, found: list[Piece] | None, counts: list[int] | None, now_ms: int) -> None:
+    def _came(self, low: int, found: Stretch | None, counts: list[int] | None, now_ms: int) -> None:
         """Of [low, scanned), what was never seen before."""
         census = self.census
         if census.known_to < 0 or self.scanned <= census.known_to:
             return
         if found is not None:
-            census.arrived(count_by_lane(found, max(low, census.known_to), self.scanned, True), now_ms)
+            census.arrived(found.counts(max(low, census.known_to), self.scanned, True), now_ms)
         elif counts and low >= census.known_to:
             census.arrived(counts, now_ms)
         census.known_to = self.scanned
 
-    def _open(self, found: list[Piece]) -> None:
-        named: dict[int, BitMap64] = {}
-        for _, low, high, anchor in found:
+    def _open(self, found: Stretch) -> None:
+        for anchor, lanes in found.named:
             if anchor >= self.scanned and anchor not in self.acked:
-                named.setdefault(anchor, BitMap64()).add_range(low, high)
-        for anchor, bitmap in named.items():
-            self.anchors.meet(anchor, bitmap)
-        for lane, low, high, anchor in found if named else ():
-            if anchor in named and lane != PRIORITY_DEFAULT:
-                self.marked[lane].add_range(low, high)
-        for low, n in _pairs(joined(found)):
+                self._meet(anchor, lanes)
+        for low, n in _pairs(found.plain):
             high, low = low + n, max(low, self.scanned)
             left = self.acked.open_in(low, high)
             if left is None:
                 self.open.add_range(max(low, self.acked.below), high)
             else:
                 self.open |= left
+
+    def _meet(self, anchor: int, lanes: list[list[int]]) -> None:
+        self.anchors.meet(anchor, union_of(map(bitmap_of, lanes)))
+        for number, ranges in enumerate(lanes):
+            self.group.lanes |= bool(ranges) << number
+            if ranges and number != PRIORITY_DEFAULT:
+                self.marked[number] |= bitmap_of(ranges)
 
     def rescan(self, low: int) -> None:
         """Forget what was scanned from `low` on; it is asked for again."""
@@ -288,17 +289,18 @@ class Part:
     def _next(self, number: int, most: int) -> Pick | None:
         """What the lane comes to first, for one lease."""
         lane, ranges, anchor = self.lanes.lanes[number], list[int](), -1
-        while most > 0 and len(lane):
+        while most > 0 and lane.runs:
             low, at = lane.first()
             if ranges and (at != anchor or low < ranges[-2] + ranges[-1]):
                 break
             anchor = at
-            for low, n in _pairs(self._usable(number, anchor, most)):
-                most -= n
-                if ranges and ranges[-2] + ranges[-1] == low:
-                    ranges[-1] += n
-                else:
-                    ranges += (low, n)
+            found = self._usable(number, anchor, most)
+            most -= count_of(found)
+            if ranges and found and ranges[-2] + ranges[-1] == found[0]:
+                ranges[-1] += found[1]
+                ranges += found[2:]
+            else:
+                ranges += found
         return Pick(ranges, 1, anchor, number) if ranges else None
 
     def _usable(self, number: int, anchor: int, most: int) -> list[int]:
@@ -534,6 +536,8 @@ class Part:
         self.void(self.in_region(end, TOP))
         self.anchors.forget(end, TOP)
         self.acked.cut(end)
+        for marked in self.marked:
+            marked.remove_range(end, TOP)       # what comes in their place may be of other lanes
         self.end = min(self.end, end)
         self.rescan(min(self.acked.below, end))
 

@@ -13,9 +13,9 @@ from gq_groupd.desk import Desk
 from gq_groupd.entries import How
 from gq_groupd.group import Group, Member
 from gq_groupd.lease import Lease
-from gq_groupd.part import FEW, Part
+from gq_groupd.part import Part
 from gq_groupd.retries import backoff_ms
-from gq_proto import limits, names
+from gq_proto import codec, limits, names
 from gq_proto.bitmaps import clipped, count_of, ranges_of
 from gq_proto.errors import BadRequest, StaleReceipt
 from gq_proto.messages import Op, Progress, Receipt1, Settle1, SettleResult
@@ -68,7 +68,7 @@ class Settling:
             return SettleResult(StaleReceipt.code, _STALE, ranges)
         messages, outside = clipped(ranges, lease.low, lease.high)
         if op == Op.ACK:
-            left = self._ack(lease, messages, ranges if not outside and len(ranges) <= FEW else None)
+            left = self._ack(lease, messages, None if outside else ranges)
         elif op == Op.NACK:
             left = self._nack(lease, messages, arg_ms, reason)
         elif op == Op.REJECT:
@@ -225,6 +225,8 @@ def _of(part: Part) -> tuple[int, int, int]:
 
 
 def _check(ranges: list[int]) -> None:
+    if len(ranges) <= 2 * RANGES_MAX and codec.ranges_ascend(ranges) and (not ranges or ranges[-2] < 2**62):
+        return
     if len(ranges) % 2 or len(ranges) > 2 * RANGES_MAX:
         raise BadRequest(f"ranges are [low, count, ...], {RANGES_MAX} at most: {len(ranges)} numbers came")
     if ranges and (min(ranges[::2]) < 0 or min(ranges[1::2]) < 1 or max(ranges) >= 2**62):

@@ -3,17 +3,22 @@
 Bounded work on hostile input: nothing here fills a bitmap with a range that was not clipped to what exists first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyroaring import BitMap64
 
+from gq_proto import codec
+
 TOP: Final = 2**63          # above every offset
 SHORT: Final = 4_096        # bitmaps that are walked member by member
+FEW: Final = 4              # ranges that are added one by one
 
 
-def bitmap_of(ranges: list[int]) -> BitMap64:
+def bitmap_of(ranges: Sequence[int]) -> BitMap64:
     """Of ranges that are known to be small."""
+    if len(ranges) > 2 * FEW and codec.ranges_ascend(ranges):
+        return BitMap64.deserialize(codec.ranges_roaring(ranges))
     bitmap = BitMap64()
     for at in range(0, len(ranges), 2):
         bitmap.add_range(ranges[at], ranges[at] + ranges[at + 1])
@@ -34,29 +39,27 @@ def ranges_of(bitmap: BitMap64, limit: int = 2**62) -> list[int]:
     low, count = bitmap.min(), len(bitmap)
     if bitmap.max() - low + 1 == count:
         return [low, count]
-    return _short_ranges(bitmap)[:2 * limit] if count <= SHORT else _long_ranges(bitmap, low, limit)
-
-
-def _short_ranges(bitmap: BitMap64) -> list[int]:
-    ranges: list[int] = []
-    end = -1
-    for offset in bitmap.to_array():
-        if offset == end:
-            ranges[-1] += 1
-        else:
-            ranges += (offset, 1)
-        end = offset + 1
-    return ranges
+    return codec.ranges_of(bitmap.to_array())[:2 * limit] if count <= SHORT else _long_ranges(bitmap, low, limit)
 
 
 def _long_ranges(bitmap: BitMap64, first: int, limit: int) -> list[int]:
+    """Long runs one by one, short ones by windows of members."""
     ranges: list[int] = []
     low: int | None = first
     while low is not None and len(ranges) < 2 * limit:
         high = run_end(bitmap, low)
-        ranges += (low, high - low)
+        if high - low >= SHORT:
+            ranges += (low, high - low)
+        else:
+            high = low + 2 * SHORT
+            inside = bitmap & bitmap_between(low, high)
+            found = codec.ranges_of(inside.to_array())
+            if found[-2] + found[-1] == high:
+                high = run_end(bitmap, high)
+                found[-1] = high - found[-2]
+            ranges += found
         low = next_in(bitmap, high)
-    return ranges
+    return ranges[:2 * limit]
 
 
 def next_in(bitmap: BitMap64, offset: int) -> int | None:
@@ -85,17 +88,13 @@ def count_of(ranges: list[int]) -> int:
 
 def first_of(ranges: list[int], n: int) -> list[int]:
     """The first n offsets, in the order of the ranges."""
-    out: list[int] = []
-    for at in range(0, len(ranges), 2):
-        if n <= 0:
-            break
-        out += (ranges[at], min(n, ranges[at + 1]))
-        n -= ranges[at + 1]
-    return out
+    return codec.ranges_head(ranges, n)
 
 
 def clipped(ranges: list[int], low: int, high: int) -> tuple[BitMap64, list[int]]:
     """What of ranges lies in [low, high), and the ranges that stick out, whole parts: never fills more than the span."""
+    if len(ranges) > 2 * FEW and codec.ranges_ascend(ranges) and low <= ranges[0] and ranges[-2] + ranges[-1] <= high:
+        return bitmap_of(ranges), []
     inside = BitMap64()
     outside: list[int] = []
     for at in range(0, len(ranges), 2):

@@ -28,14 +28,26 @@ if TYPE_CHECKING:
         lanes_within,
         locate,
         partition_of,
+        ranges_ascend,
+        ranges_find,
+        ranges_head,
+        ranges_intersect,
+        ranges_of,
+        ranges_offsets,
+        ranges_roaring,
+        ranges_subtract,
+        ranges_tail,
+        ranges_union,
+        runs_by_lane,
         scan,
         select_runs,
         stamp,
     )
 
 __all__ = ["NAME", "BatchBuilder", "Record", "check", "columns", "compress", "crc32c", "decode", "decode_headers", "decompress",
-           "encode_headers", "extend_runs", "find_valid", "gather", "lane_counts", "lanes_within", "locate", "partition_of", "scan",
-           "select_runs", "stamp"]
+           "encode_headers", "extend_runs", "find_valid", "gather", "lane_counts", "lanes_within", "locate", "partition_of",
+           "ranges_ascend", "ranges_find", "ranges_head", "ranges_intersect", "ranges_of", "ranges_offsets", "ranges_roaring",
+           "ranges_subtract", "ranges_tail", "ranges_union", "runs_by_lane", "scan", "select_runs", "stamp"]
 
 
 def _load(wanted: str | None) -> Any:

@@ -75,3 +75,17 @@ def lane_counts(packed: bytes | bytearray, base: int, low: int, high: int) -> li
         if not kind & _APART:
             counts[kind & 7] += length
     return counts[:PRIORITIES]
+
+
+def runs_by_lane(runs: Sequence[int]) -> tuple[list[int], list[list[int]]]:
+    """Of flat, ascending runs those that are neither control nor delayed, as canonical ranges: all together, and per priority. A
+    priority that does not exist, from a damaged index, counts as the last."""
+    plain: list[int] = []
+    lanes: list[list[int]] = [[] for _ in range(PRIORITIES)]
+    for offset, count, kind in zip(*[iter(runs)] * 3):
+        for ranges in (plain, lanes[min(kind & 7, PRIORITIES - 1)]) if not kind & _APART else ():
+            if ranges and ranges[-2] + ranges[-1] == offset:
+                ranges[-1] += count
+            else:
+                ranges.extend((offset, count))
+    return plain, lanes

@@ -1,11 +1,13 @@
 """Flat offset ranges [low, count, low, count, ...]: sorted, not empty, not overlapping, neighbours joined.
 
-Every function returns a new list and takes canonical ones (`normal` makes them so). Cost is in the number of ranges.
+Every function returns a new list and takes canonical ones (`normal` makes them so). Cost is in the number of ranges; what meets
+very many of them is the codec's.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
+from gq_proto import codec
 from gq_proto.errors import BadRequest
 
 Ranges = list[int]
@@ -19,13 +21,11 @@ def pairs(ranges: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def check_ranges(ranges: Sequence[int]) -> None:
     """BadRequest unless the list is flat, ascending, not overlapping and without empty ranges: for lists from outside."""
-    end = 0
-    for at in range(0, len(ranges) - 1, 2):
-        if ranges[at] < end or ranges[at + 1] <= 0:
-            raise BadRequest("offset ranges must ascend, must not overlap and must not be empty")
-        end = ranges[at] + ranges[at + 1]
-    if len(ranges) % 2 or end > 2**63 - 1:
+    if codec.ranges_ascend(ranges):
+        return
+    if len(ranges) % 2 or (ranges and max(ranges) >= 2**62):
         raise BadRequest("offset ranges come in pairs (low, count) within 63 bits")
+    raise BadRequest("offset ranges must ascend, must not overlap and must not be empty")
 
 
 def _add(out: Ranges, low: int, end: int) -> None:
@@ -48,15 +48,7 @@ def normal(pairs_: Iterable[tuple[int, int]]) -> Ranges:
 
 def of_offsets(offsets: Iterable[int]) -> Ranges:
     """Canonical ranges of single offsets in any order, duplicates allowed."""
-    out: Ranges = []
-    end = -1
-    for offset in sorted(set(offsets)):
-        if offset == end:
-            out[-1] += 1
-        else:
-            out += (offset, 1)
-        end = offset + 1
-    return out
+    return codec.ranges_of(offsets)
 
 
 def count(ranges: Sequence[int]) -> int:
@@ -71,38 +63,20 @@ def contains(ranges: Sequence[int], offset: int) -> bool:
 
 
 def union(one: Sequence[int], other: Sequence[int]) -> Ranges:
-    """Offsets in either."""
+    """Offsets in either. Any ranges are taken."""
+    if codec.ranges_ascend(one) and codec.ranges_ascend(other):
+        return codec.ranges_union(one, other)
     return normal([*pairs(one), *pairs(other)])
 
 
 def intersect(one: Sequence[int], other: Sequence[int]) -> Ranges:
     """Offsets in both."""
-    out: Ranges = []
-    a = b = 0
-    while a < len(one) and b < len(other):
-        one_end, other_end = one[a] + one[a + 1], other[b] + other[b + 1]
-        _add(out, max(one[a], other[b]), min(one_end, other_end))
-        if one_end <= other_end:
-            a += 2
-        else:
-            b += 2
-    return out
+    return codec.ranges_intersect(one, other)
 
 
 def subtract(one: Sequence[int], other: Sequence[int]) -> Ranges:
     """Offsets of `one` that are not in `other`."""
-    out: Ranges = []
-    b = 0
-    for low, end in pairs(one):
-        while b < len(other) and other[b] + other[b + 1] <= low:
-            b += 2
-        c = b
-        while c < len(other) and other[c] < end:
-            _add(out, low, other[c])
-            low = max(low, other[c] + other[c + 1])
-            c += 2
-        _add(out, low, end)
-    return out
+    return codec.ranges_subtract(one, other)
 
 
 def inside(ranges: Sequence[int], low: int, high: int) -> Sequence[int]:

@@ -2,11 +2,14 @@
 
 import itertools
 import os
+from array import array
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 
 from gq_proto import pure
 from gq_proto import record as r
@@ -226,6 +229,105 @@ def test_lanes_within(compiled, pieces, wanted):
     assert compiled.lanes_within(packed, 10, ranges) == found
     lanes = [(o + n, lane) for o, count, lane in zip(found[::3], found[1::3], found[2::3]) for n in range(count)]
     assert lanes == [(o, kinds[o]) for low, n in zip(ranges[::2], ranges[1::2]) for o in range(low, low + n) if o in kinds]
+
+
+@given(runs)
+def test_runs_by_lane(compiled, pieces):
+    flat, kinds, offset = [], {}, 10
+    for count, kind in pieces:
+        flat += (offset, count, kind)
+        kinds |= dict.fromkeys(range(offset, offset + count), kind)
+        offset += count + (kind & 2)
+    plain, lanes = pure.runs_by_lane(flat)
+    assert compiled.runs_by_lane(flat) == compiled.runs_by_lane(array("q", flat)) == (plain, lanes)
+    assert plain == pure.ranges_of([o for o, kind in kinds.items() if not kind & 0x30])
+    assert lanes == [pure.ranges_of([o for o, kind in kinds.items() if kind & 0x37 == lane]) for lane in range(5)]
+    assert compiled.runs_by_lane([0, 1, 5]) == pure.runs_by_lane([0, 1, 5]) == ([0, 1], [[], [], [], [], [0, 1]])
+
+
+steps = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), max_size=12)
+
+
+def ascending(pieces):
+    ranges, at = [], 0
+    for gap, count in pieces:
+        ranges += (at + gap, count)
+        at += gap + count
+    return ranges
+
+
+def members(ranges):
+    return [o for low, n in zip(ranges[::2], ranges[1::2]) for o in range(low, low + n)]
+
+
+@given(steps, steps, st.integers(-2, 40), st.randoms(use_true_random=False))
+def test_ranges(compiled, one, other, number, chance):
+    a, b = ascending(one), ascending(other)
+    for name, wanted in (("intersect", set(members(a)) & set(members(b))), ("subtract", set(members(a)) - set(members(b))),
+                         ("union", set(members(a)) | set(members(b)))):
+        found = getattr(pure, f"ranges_{name}")(a, b)
+        assert getattr(compiled, f"ranges_{name}")(a, b) == getattr(compiled, f"ranges_{name}")(tuple(a), tuple(b)) == found
+        assert found == pure.ranges_of(wanted) and members(found) == sorted(wanted)
+    shuffled = list(zip(a[::2], a[1::2]))
+    chance.shuffle(shuffled)
+    loose = [x for pair in shuffled for x in pair]
+    assert compiled.ranges_offsets(loose) == pure.ranges_offsets(loose) == members(loose)
+    assert compiled.ranges_head(loose, number) == pure.ranges_head(loose, number)
+    assert members(pure.ranges_head(loose, number)) == members(loose)[:max(number, 0)]
+    assert compiled.ranges_tail(loose, number) == pure.ranges_tail(loose, number)
+    assert members(pure.ranges_tail(loose, number)) == members(loose)[max(number, 0):]
+    assert compiled.ranges_find(loose, number) == pure.ranges_find(loose, number)
+    assert pure.ranges_find(loose, number) == (members(loose).index(number) if number in members(loose) else -1)
+    offsets = members(loose) + members(loose)[:3]
+    assert compiled.ranges_of(array("Q", offsets)) == compiled.ranges_of(array("l", offsets)) == compiled.ranges_of(offsets)
+    assert compiled.ranges_of(offsets) == compiled.ranges_of(iter(offsets)) == pure.ranges_of(offsets) == pure.ranges_of(members(a))
+
+
+far = st.lists(st.tuples(st.one_of(st.integers(0, 9), st.integers(0, 2**17), st.sampled_from([2**32 - 5, 2**33, 2**50])),
+                         st.one_of(st.integers(1, 4), st.integers(1, 200_000))), max_size=8)
+
+
+many = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2)), min_size=1000, max_size=6000)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(far, many), st.integers(0, 70_000))
+def test_ranges_as_roaring_bitmaps(compiled, pieces, start):
+    pieces = [(start, 1), *pieces]
+    ranges = ascending(pieces)
+    packed = pure.ranges_roaring(ranges)
+    assert compiled.ranges_roaring(ranges) == packed
+    wanted = BitMap64()
+    for low, n in zip(ranges[::2], ranges[1::2]):
+        wanted.add_range(low, low + n)
+    found = BitMap64.deserialize(packed)
+    assert found == wanted and len(found) == sum(ranges[1::2])
+    found.add(ranges[0])
+    found -= wanted
+    assert not found
+
+
+def test_no_ranges_are_a_roaring_bitmap_too(compiled):
+    assert compiled.ranges_roaring([]) == pure.ranges_roaring([]) and not BitMap64.deserialize(pure.ranges_roaring([]))
+    for bad in ([5, 0], [5, 2, 6, 1], [-1, 3]):
+        for codec in (pure, compiled):
+            with pytest.raises(ValueError, match="ascend"):
+                codec.ranges_roaring(bad)
+
+
+@given(st.lists(st.one_of(st.integers(-3, 12), st.integers(2**62, 2**65)), max_size=7))
+def test_ranges_that_may_be_none(compiled, numbers):
+    assert compiled.ranges_ascend(numbers) == pure.ranges_ascend(numbers)
+    assert compiled.ranges_ascend([0, 2**63 - 1]) and pure.ranges_ascend([0, 2**63 - 1])
+    assert not compiled.ranges_ascend([1, 2**63 - 1]) and not pure.ranges_ascend([1, 2**63 - 1])
+
+
+@pytest.mark.parametrize("name", ["find", "head", "intersect", "offsets", "subtract", "tail", "union"])
+def test_half_a_range(compiled, name):
+    more = {"find": [3], "head": [3], "tail": [3]}.get(name, [[0, 9]] if name != "offsets" else [])
+    for codec in (pure, compiled):
+        with pytest.raises(IndexError):
+            getattr(codec, f"ranges_{name}")([5, 2, 8], *more)
 
 
 def test_every_sample_whole_and_cut(compiled):
