@@ -270,7 +270,7 @@ class ConsumerCore:
         return not (self.paused or self._away or (self.options.hold and not self.wanted))
 
     def _poll(self, now: float) -> None:
-        if sum(len(held.acked) for held in self.held.values()) >= JOIN_ACKS:
+        if self._unsent() >= JOIN_ACKS:
             self.settler.flush(now)          # room for what is asked for; fewer acks wait for company
         self._polling = True
         o, member = self.options, self.member
@@ -278,6 +278,10 @@ class ConsumerCore:
         body = Poll(o.group, member, self.generation, self._ask_for(), POLL_WAIT_MS, o.visibility_ms, o.hold, [],
                     progress_of(self.held, now), answers)
         self._ask(Kind.POLL, body, lambda *a: self._polled(member, *a), POLL_WAIT_MS / 1000 + 5)
+
+    def _unsent(self) -> int:
+        """Acks that wait."""
+        return sum(len(held.acked) for held in self.held.values())
 
     def _ask_for(self) -> int:
         """Members of a shared group take what they can do soon, so that no one hoards what others could start; the clock of a hold
@@ -342,7 +346,7 @@ class ConsumerCore:
             if held.unserved:
                 blocked.add(held.key)
             else:
-                self._served_up(held)
+                self._served_up(held, now)
         self.wanted = most
         return None
 
@@ -353,10 +357,13 @@ class ConsumerCore:
             self._pace = pace if self._pace is None else 0.7 * self._pace + 0.3 * pace
             self._served = 0
 
-    def _served_up(self, held: HeldLease) -> None:
+    def _served_up(self, held: HeldLease, now: float) -> None:
+        """With the last of a batch its acks go: the poll that is out may wait for the room."""
         self.queue.remove(held)
         if held.done:
             self._finished(held)
+        elif self._polling and self._unsent() >= JOIN_ACKS and not any(other.batch is held.batch for other in self.queue):
+            self.flush(now)
 
     def _finished(self, held: HeldLease) -> None:
         self.held.pop(held.lease.lease, None)

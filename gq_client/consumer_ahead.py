@@ -1,6 +1,8 @@
-"""Reading ahead of the leases: the bytes of one partition as a stream, so that they are here when the lease is.
+"""Reading ahead of the leases: the bytes of one partition, or of one priority in it, as a stream, so that they are here when the
+lease is.
 
-Owns, per partition, the bytes fetched from where the next lease is expected on, and the leases that wait for more of them.
+Owns, per stream, the bytes fetched from where the next lease is expected on, and the leases that wait for more of them. Where a
+group sees more than one priority, each has a stream of its own, in which its messages are dense, however far they lie apart.
 Only dense first deliveries that follow on one another come from here; a lease that does not is fetched by ranges and the
 stream goes on behind it, as is one of messages that were still delayed when they were read ahead. Bytes thrown away unused are
 misses: after a few in a row the stream rests (a shared group: others get what lies between). A stream serves one epoch; another
@@ -10,15 +12,19 @@ Invariants: chunks follow on one another and end at `next`; leases wait in offse
 reset is ignored (`asked` is a token that every reset and every fetch renews).
 """
 
+from bisect import bisect_left
 from collections import deque
 from typing import Any, Final
 
 from gq_client.consumer_lease import HeldLease, count, gaps, is_ascending, span
 from gq_proto import codec, limits
 from gq_proto import ranges as rng
+from gq_proto.runs import ALL_LANES
 
 STREAM_BYTES: Final = limits.FETCH_BYTES_DEFAULT     # fetch more when less than this is at hand
 GAP_MAX: Final = 500                                 # offsets between two leases that are read over
+LANE_GAP_MAX: Final = 100_000                        # where the others between them are not read
+BEHIND_MAX: Final = 4
 MISSES_MAX: Final = 3
 REST_S: Final = 30.0
 
@@ -44,11 +50,15 @@ class Chunk:
 
 
 class Stream:
-    """One partition's. `promised`: where the next lease is expected; `next`: where the next fetch goes on; -1 nowhere."""
+    """One partition's, of one lane or of all (-1). `promised`: where the next lease is expected; `next`: where the next fetch goes
+    on; -1 nowhere. `behind`: leases in a row of what lies before that."""
 
-    __slots__ = ("asked", "chunks", "epoch", "misses", "next", "promised", "rest_until", "size", "token", "waiting")
+    __slots__ = ("asked", "behind", "chunks", "epoch", "lane", "misses", "next", "promised", "rest_until", "size", "token",
+                 "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, lane: int = ALL_LANES) -> None:
+        self.lane = lane
+        self.behind = 0
         self.chunks: deque[Chunk] = deque()
         self.waiting: deque[HeldLease] = deque()
         self.size = 0
@@ -64,11 +74,26 @@ class Stream:
         if lease.delivery != 1:
             return False
         low, high = span(lease.ranges)
+        if self.lane != ALL_LANES:
+            return self._claim_lane(held, low, high, now)
         if high - low > 2 * count(lease.ranges) or not is_ascending(lease.ranges):
             self.reset(-1, -1, now)
             return False
         if lease.epoch != self.epoch or not 0 <= self.promised <= low <= self.next + GAP_MAX or now < self.rest_until:
             self.reset(lease.epoch, high, now)
+            return False
+        self.promised = high
+        self.waiting.append(held)
+        return True
+
+    def _claim_lane(self, held: HeldLease, low: int, high: int, now: float) -> bool:
+        """Messages that came back, or were delayed, lie behind the stream: it goes on without them, unless all do."""
+        lease = held.lease
+        self.behind = self.behind + 1 if low < self.promised else 0
+        if lease.epoch != self.epoch or self.promised < 0 or low > self.next + LANE_GAP_MAX or self.behind >= BEHIND_MAX:
+            self.reset(lease.epoch, high, now)
+            return False
+        if self.behind or now < self.rest_until or not is_ascending(lease.ranges):
             return False
         self.promised = high
         self.waiting.append(held)
@@ -86,6 +111,7 @@ class Stream:
         for held in orphans:
             held.streaming = False
         self.size, self.epoch, self.next, self.promised, self.asked = 0, epoch, at, at, False
+        self.behind = 0
         self.token += 1
         return orphans
 
@@ -128,9 +154,9 @@ class Stream:
             return False
         chunk = self.chunks[0]
         assert chunk.low <= low, "a lease below the stream"
-        n = 0
-        while n < len(todo) and todo[n] < chunk.high:
-            n += 2
+        n = len(todo)
+        if todo[-2] >= chunk.high:
+            n = 2 * bisect_left(range(n // 2), chunk.high, key=lambda at: todo[2 * at])
         taken, rest = todo[:n], todo[n:]
         high = taken[-2] + taken[-1]
         if high > chunk.high:

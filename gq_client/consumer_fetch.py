@@ -5,7 +5,7 @@ not come to, a stream two more, all streams together TOTAL_BYTES_MAX. What canno
 old epoch or a topic that is gone is given back, a corrupt message rejected, one that retention took is forgotten.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from gq_client.consumer_ahead import Stream
@@ -15,6 +15,7 @@ from gq_client.routing import To
 from gq_proto import limits
 from gq_proto.errors import GoQueueError, NotLeader, UnknownPartition, UnknownTopic, UnknownTopicId, error_of
 from gq_proto.messages import Fetch, Fetched, FetchPart, FetchReply, Kind, Op, RangeStatus
+from gq_proto.runs import ALL_LANES, NO_LANES
 
 PARTS_MAX: Final = 256
 STREAMS_MAX: Final = 64                              # partitions of one consumer that are read ahead
@@ -23,6 +24,7 @@ AHEAD_WAIT_MS: Final = 10_000
 ANSWERS: Final = 64                                  # to one fetch ahead, while the end of the partition is reached each time
 RETRY_S: Final = 0.05
 Key = tuple[int, int]
+StreamKey = tuple[int, int, int]                     # and the lane
 
 
 class Owner(Protocol):
@@ -38,7 +40,7 @@ class Fetcher:
 
     def __init__(self, owner: Owner, queue: Iterable[HeldLease], read_ahead: bool) -> None:
         self._owner, self._queue, self._read_ahead = owner, queue, read_ahead
-        self.streams: dict[Key, Stream] = {}
+        self.streams: dict[StreamKey, Stream] = {}
         self._retry: dict[Key, float] = {}
 
     @property
@@ -47,19 +49,24 @@ class Fetcher:
 
     def add(self, held: HeldLease, now: float) -> None:
         """A lease came."""
-        stream = self._stream(held.key)
+        stream = self._stream(held.key, held.lease.lane)
         held.streaming = bool(stream) and stream.claim(held, now) if stream else False
 
-    def _stream(self, key: Key) -> Stream | None:
-        stream = self.streams.get(key)
-        if stream is None and self._read_ahead and len(self.streams) < STREAMS_MAX:
-            stream = self.streams[key] = Stream()
+    def _stream(self, key: Key, lane: int) -> Stream | None:
+        stream = self.streams.get((*key, lane))
+        if stream is None and self._read_ahead and lane != NO_LANES:
+            self._drop(lambda other: other[:2] == key and (lane == ALL_LANES) != (other[2] == ALL_LANES))
+            if len(self.streams) < STREAMS_MAX:
+                stream = self.streams[*key, lane] = Stream(lane)
         return stream
+
+    def _drop(self, which: Callable[[StreamKey], bool]) -> None:
+        for key in [key for key in self.streams if which(key)]:
+            self.streams.pop(key).reset(-1, -1, 0.0)
 
     def keep(self, keys: set[Key]) -> None:
         """Only these partitions are ours now."""
-        for key in [key for key in self.streams if key not in keys]:
-            self.streams.pop(key).reset(-1, -1, 0.0)
+        self._drop(lambda key: key[:2] not in keys)
 
     def pump(self, now: float) -> None:
         """Move bytes on and ask for what is missing. `queue` holds the leases in the order to serve them."""
@@ -67,8 +74,8 @@ class Fetcher:
         for key, stream in self.streams.items():
             if stream.waiting:
                 stream.feed()
-            if stream.wants_fetch(now) and key not in self._retry:
-                self._ask_ahead(key, stream, now)
+            if stream.wants_fetch(now) and key[:2] not in self._retry:
+                self._ask_ahead(key[:2], stream, now)
         missing: dict[Key, list[HeldLease]] = {}
         for held in self._queue:
             if held.todo and not (held.streaming or held.fetching or held.chunks) and held.key not in self._retry:
@@ -81,7 +88,7 @@ class Fetcher:
             return
         stream.asked, stream.token = True, stream.token + 1
         token = stream.token
-        part = FetchPart(key[0], key[1], stream.epoch, stream.next)
+        part = FetchPart(key[0], key[1], stream.epoch, stream.next, lane=stream.lane)
         self._owner.send(Ask(To.leader(*key), Kind.FETCH, Fetch([part], max_wait_ms=AHEAD_WAIT_MS, answers=ANSWERS),
                              lambda *a: self._ahead(key, stream, token, *a), AHEAD_WAIT_MS / 1000 + 5, *key))
 

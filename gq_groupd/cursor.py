@@ -73,17 +73,22 @@ class Chunk:
 
     def pass_to(self, offset: int) -> None:
         """Without what lies below `offset`, which is not all of it."""
-        ranges, low = self.ranges, self.at
-        new = bisect_right(range(len(ranges) // 2), offset, low, key=lambda run: ranges[2 * run]) - 1
-        if new > low:
-            self.count -= sum(ranges[2 * low + 1:2 * new:2])
-        passed = max(0, min(offset - ranges[2 * new], ranges[2 * new + 1])) if new >= low else 0
-        if passed:
-            ranges[2 * new] += passed
-            ranges[2 * new + 1] -= passed
-            self.count -= passed
-            new += not ranges[2 * new + 1]
-        self.at = max(new, low)
+        ranges = self.ranges
+        first = bisect_right(range(len(ranges) // 2), offset, self.at, key=lambda run: ranges[2 * run]) - 1
+        if first >= self.at:
+            self._drop(first, max(0, min(offset - ranges[2 * first], ranges[2 * first + 1])))
+
+    def advance(self, head: list[int]) -> None:
+        """Without what head() gave, which is not all of it."""
+        self._drop(self.at + len(head) // 2 - 1, head[-1])
+
+    def _drop(self, first: int, passed: int) -> None:
+        """Without the runs before number `first` and `passed` messages of that one."""
+        ranges = self.ranges
+        self.count -= sum(ranges[2 * self.at + 1:2 * first:2]) + passed
+        ranges[2 * first] += passed
+        ranges[2 * first + 1] -= passed
+        self.at = first + (not ranges[2 * first + 1])
         if self.at > BUFFERED_RUNS:
             del ranges[:2 * self.at]
             self.at = 0
@@ -149,11 +154,25 @@ class Lane:
         """Messages of the first chunk below `offset` are served, or not wanted."""
         chunk = self._chunks[0]
         if chunk.high <= offset:
-            self._chunks.popleft()
-            self.count -= chunk.count
-            self.runs -= len(chunk)
+            self._pop_first(chunk)
         elif chunk.low < offset:
             self._change(chunk, partial(chunk.pass_to, offset))
+
+    def advance(self, head: list[int]) -> None:
+        """What peek() gave is served."""
+        chunk = self._chunks[0]
+        if head[-2] + head[-1] == chunk.high:
+            self._pop_first(chunk)
+        else:
+            runs, count = len(chunk), chunk.count
+            chunk.advance(head)
+            self.runs += len(chunk) - runs
+            self.count += chunk.count - count
+
+    def _pop_first(self, chunk: Chunk) -> None:
+        self._chunks.popleft()
+        self.count -= chunk.count
+        self.runs -= len(chunk)
 
     # -- the back ---------------------------------------------------------------------------
 

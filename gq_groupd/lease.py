@@ -32,15 +32,18 @@ class Lease:
                  "started", "total", "visibility_ms")
 
     def __init__(self, id: int, random: int, part: "Part", member: str, epoch: int, delivery: int, ranges: list[int],
-                 anchor: int, hold: bool, visibility_ms: int, deadline_us: int, lane: int = PRIORITY_DEFAULT) -> None:
+                 anchor: int, hold: bool, visibility_ms: int, deadline_us: int, lane: int = PRIORITY_DEFAULT,
+                 bitmap: BitMap64 | None = None) -> None:
         self.id, self.random, self.part, self.member, self.epoch = id, random, part, member, epoch
         self.delivery, self.ranges, self.anchor, self.lane = delivery, ranges, anchor, lane
         self.hold, self.visibility_ms, self.deadline_us = hold, visibility_ms, deadline_us
         self.longest_ms = visibility_ms         # no deadline was ever further away than this
         self.total = count_of(ranges)
         self.ascends = codec.ranges_ascend(ranges)
-        self.low, self.high = min(ranges[::2]), max(map(add, ranges[::2], ranges[1::2]))
-        self.open = bitmap_of(ranges)
+        self.low, self.high = ranges[0], ranges[-2] + ranges[-1]
+        if not self.ascends:
+            self.low, self.high = min(ranges[::2]), max(map(add, ranges[::2], ranges[1::2]))
+        self.open = bitmap_of(ranges) if bitmap is None else bitmap
         self.lapsed = BitMap64()
         self.acked = BitMap64()
         self.started = self.total if hold else 0

@@ -68,6 +68,7 @@ class Part:
         self.rest_until_ms = 0                  # an ask failed
         self.handover: tuple[str, int] | None = None   # old owner, until
         self.armed_ms: int | None = None
+        self.lately: tuple[list[int], BitMap64] = [], BitMap64()
         self.looked_ms, self.since = 0, [0] * PRIORITIES     # a poll looked, and since when each lane waits
         self.consumed = self.redelivered = self.timed_out = self.dead_lettered = self.expired_now = 0
 
@@ -296,7 +297,9 @@ class Part:
             anchor = at
             found = self._usable(number, anchor, most)
             most -= count_of(found)
-            if ranges and found and ranges[-2] + ranges[-1] == found[0]:
+            if not ranges:
+                ranges = found
+            elif found and ranges[-2] + ranges[-1] == found[0]:
                 ranges[-1] += found[1]
                 ranges += found[2:]
             else:
@@ -314,7 +317,7 @@ class Part:
                 return []
         wanted = lane.peek(most)
         if self._all_free(wanted, anchor):
-            lane.pass_to(wanted[-2] + wanted[-1])
+            lane.advance(wanted)
             return wanted
         window = lane.peek(WINDOW)
         upto = window[-2] + window[-1]
@@ -343,7 +346,14 @@ class Part:
             return bool(source.range_cardinality(low, high) == ranges[1]
                         and not any(bitmap.range_cardinality(low, high) for bitmap in others))
         bitmap = bitmap_of(ranges)
+        self.lately = ranges, bitmap
         return bool(bitmap.issubset(source)) and all(other.isdisjoint(bitmap) for other in others if other)
+
+    def bitmap_of(self, ranges: list[int]) -> BitMap64:
+        """Not made twice of what it was made of a moment ago. The caller's own."""
+        known, bitmap = self.lately
+        self.lately = [], BitMap64()
+        return bitmap if known is ranges else bitmap_of(ranges)
 
     # -- what apply does to it ----------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from gq_groupd.settling import Settling
 from gq_proto import limits
 from gq_proto.errors import UnknownMember
 from gq_proto.messages import Lease, Poll, PollReply, SettleResult
+from gq_proto.runs import ALL_LANES, NO_LANES
 
 PARKED_MAX = 16             # polls of one member that wait; an older one is answered with nothing
 ANSWER_EARLY_MS = 20        # before the caller gives up
@@ -135,7 +136,9 @@ class Serving:
         if body.hold:
             lease.clocks = [(lease.total, desk.now_ms + visibility)]
             self._settling.arm(lease)
-        return Lease(id, random, part.topic_id, part.topic, part.partition, part.epoch, pick.delivery, pick.ranges, visibility)
+        lane = ALL_LANES if not group.lanes & (group.lanes - 1) else pick.lane if pick.anchor < 0 else NO_LANES
+        return Lease(id, random, part.topic_id, part.topic, part.partition, part.epoch, pick.delivery, pick.ranges, visibility,
+                     lane)
 
     def undelivered(self, call: Call, body: PollReply) -> None:
         """Leases that never reached anybody."""

@@ -106,7 +106,10 @@ class Settling:
     def ack(self, part: Part, lease: int, messages: BitMap64, how: How, anchor: int, ranges: list[int] | None = None) -> None:
         """Done with them; a ready record with its last message."""
         commit, group = self._desk.commit, part.group
-        commit(group, e.Acked(*_of(part), lease, ranges_of(messages) if ranges is None else ranges, how, anchor))
+        if ranges is None:
+            ranges = ranges_of(messages)
+        part.lately = ranges, messages
+        commit(group, e.Acked(*_of(part), lease, ranges, how, anchor))
         if anchor >= 0 and part.anchors.finished(anchor):
             commit(group, e.Acked(*_of(part), 0, [anchor, 1], How.ANCHOR))
 

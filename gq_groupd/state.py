@@ -195,7 +195,7 @@ def _gone(state: State, part: Part, entry: e.Gone) -> None:
 
 def _granted(state: State, part: Part, entry: e.Granted) -> None:
     lease = Lease(entry.lease, entry.random, part, entry.member, entry.epoch, entry.delivery, entry.ranges, entry.anchor,
-                  entry.hold, entry.visibility_ms, entry.deadline_us, entry.lane)
+                  entry.hold, entry.visibility_ms, entry.deadline_us, entry.lane, part.bitmap_of(entry.ranges))
     part.grant(lease)
     state.add_lease(lease)
     if entry.delivery > 1:
@@ -204,7 +204,7 @@ def _granted(state: State, part: Part, entry: e.Granted) -> None:
 
 def _acked(state: State, part: Part, entry: e.Acked) -> None:
     lease = state.leases.get(entry.lease)
-    bitmap = bitmap_of(entry.ranges)
+    bitmap = part.bitmap_of(entry.ranges)
     if entry.how in (How.ACKED, How.DEAD_LETTERED):
         part.census.departed(part.lanes_of(bitmap, lease), state.now_ms)
     part.ack(lease, bitmap, entry.ranges, entry.anchor)

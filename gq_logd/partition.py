@@ -28,7 +28,7 @@ from gq_proto import record as rec
 from gq_proto.errors import Busy, Corrupt, DiskFull, GoQueueError, NotLeader, OffsetOutOfRange, PartitionOffline
 from gq_proto.found import FoundControl
 from gq_proto.messages import Control, Isolation, TopicConfig
-from gq_proto.runs import triples
+from gq_proto.runs import NO_LANES, triples
 from gq_proto.segment import Derived
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -143,8 +143,8 @@ class Partition:
         return any(part.flags & HIDING for part in self.log.walk(low, high))
 
     def runs_of(self, part: Segment, low: int, high: int) -> Iterator[tuple[int, int, int]]:
-        """(offset, count, kind) of the records of one segment in [low, high), clipped to it."""
-        return triples(part.runs(low, high)[0])
+        """(offset, count, kind) of the records of one segment in [low, high), clipped to it, whatever their priorities."""
+        return triples(part.runs(low, high, NO_LANES)[0])
 
     def delays(self) -> Delays:
         """What is decided about delayed records; read from the log the first time."""

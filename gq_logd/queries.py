@@ -7,16 +7,17 @@ from operator import add
 from typing import Final
 
 from gq_logd.partition import Partition
+from gq_logd.reading import RUNS_LOOKED_AT_MAX
 from gq_proto import codec, control, messages
 from gq_proto import ranges as rng
 from gq_proto import record as rec
 from gq_proto.errors import BadRequest
 from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT, RUNS_MAX
-from gq_proto.runs import NO_LANES, clip, triples
+from gq_proto.runs import CONTROL_KIND, NO_LANES, clip, triples
+from gq_proto.runs import controls as controls_in
 from gq_proto.segment import Derived, due_within
 
 DUE_MAX: Final = 100_000
-RUNS_LOOKED_AT_MAX: Final = 262_144      # of one request that finds few
 CONTROLS_MAX: Final = 1_024              # in one reply,
 CONTROLS_BYTES_MAX: Final = 32_768       # and of their bodies, but one is always told
 CONTROLS_READ: Final = 64                # at once
@@ -64,9 +65,9 @@ def _collect(partition: Partition, offset: int, end: int, lane: int, limit: int)
 
 def _with_controls(partition: Partition, found: list[int], low: int, high: int) -> tuple[list[int], int, list[messages.Control]]:
     """The bodies of the control records among the runs; fewer runs when they are too many, or too long."""
-    wanted = [number for offset, count, kind in triples(found) if rec.kind_flags(kind) & rec.CONTROL for number in (offset, count)]
-    if not wanted:
+    if not any(kind & CONTROL_KIND for kind in set(found[2::3])):
         return found, high, []
+    wanted = controls_in(found)
     controls, cut = _controls_of(partition, wanted)
     if cut < high and cut < wanted[-2] + wanted[-1]:
         found, high = clip(found, 0, cut), cut

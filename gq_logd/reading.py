@@ -8,11 +8,17 @@ from collections.abc import Sequence
 
 from gq_logd.partition import Partition
 from gq_logd.segments import Damaged
+from gq_proto import codec
 from gq_proto import ranges as rng
 from gq_proto.errors import BadRequest, GoQueueError
-from gq_proto.messages import Fetch, Fetched, FetchPart, RangeStatus
+from gq_proto.limits import PRIORITIES
+from gq_proto.messages import Fetch, Fetched, FetchPart, Isolation, RangeStatus
+from gq_proto.runs import ALL_LANES
+from gq_proto.segment import RUN_ENTRY, Derived
 
 Bytes = bytes | memoryview
+LANE_RUNS = 2_048               # of one priority, read in one go
+RUNS_LOOKED_AT_MAX = 262_144    # of others, before somebody else has his turn
 NOTHING: Bytes = b""
 
 
@@ -45,6 +51,48 @@ def by_offset(partition: Partition, offset: int, max_bytes: int, isolation: int,
         data, fetched.next_offset = memoryview(b""), low
     partition.stats.bytes_consumed += len(data)
     return fetched, data
+
+
+def by_lane(partition: Partition, offset: int, lane: int, max_bytes: int, isolation: int) -> tuple[Fetched, Bytes]:
+    """Records of one priority from `offset` on that are as they lie, as far as the segment and max_bytes go. Those of it that were
+    aborted are hidden, not left out."""
+    if not 0 <= lane < PRIORITIES:
+        raise BadRequest(f"lane {lane} is none: use 0-4, or -1 for all")
+    partition.check_offset(offset)
+    limit = partition.limit(isolation)
+    ranges, low, following = lane_within(partition, offset, limit, lane)
+    fetched = empty(partition, following)
+    if not ranges:
+        return fetched, NOTHING
+    part = partition.log.find(low)
+    data, found, _ = part.gather(ranges, max_bytes)
+    if not found:
+        part.read(ranges[0], limit, 1)           # says what is wrong with it
+    if rng.count(found) < rng.count(ranges):
+        fetched.next_offset = found[-2] + found[-1] if found else ranges[0]
+    if isolation == Isolation.READ_COMMITTED:
+        fetched.hidden = partition.transactions.aborted_within(low, fetched.next_offset)
+    partition.stats.bytes_consumed += len(data)
+    return fetched, data
+
+
+def lane_within(partition: Partition, offset: int, limit: int, lane: int, most: int = LANE_RUNS) -> tuple[list[int], int, int]:
+    """(ranges of the priority's first records in [offset, limit), an offset of their segment, where to go on). Without any it goes
+    on where none was found; a part is looked at in one go."""
+    looked = 0
+    while offset < limit and looked < RUNS_LOOKED_AT_MAX:
+        part = partition.log.find(offset)
+        if offset >= part.next_offset:
+            offset = partition.log.behind(part)
+            continue
+        runs, following = part.runs(offset, min(limit, part.next_offset), lane, most)
+        ranges = codec.runs_by_lane(runs)[0]
+        if ranges:
+            return ranges, part.base, following
+        looked += len(part.packed(Derived.RUNS)) // RUN_ENTRY.size
+        offset = following if following > offset else part.next_offset
+    offset = min(offset, limit)
+    return [], offset, offset
 
 
 def by_ranges(partition: Partition, ranges: Sequence[int], max_bytes: int, isolation: int,
@@ -85,6 +133,8 @@ def part_of(partition: Partition, part: FetchPart, left: int, body: Fetch) -> tu
             return by_ranges(partition, part.ranges, max_bytes, body.isolation, body.include_delayed)
         if max_bytes <= 0:
             return empty(partition, part.offset), b""
+        if part.lane != ALL_LANES:
+            return by_lane(partition, part.offset, part.lane, max_bytes, body.isolation)
         return by_offset(partition, part.offset, max_bytes, body.isolation, body.include_delayed)
     except GoQueueError as e:
         return failed(partition, e), b""

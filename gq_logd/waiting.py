@@ -14,11 +14,13 @@ from gq_logd import reading
 from gq_logd.effects import Call, Effect, Reply
 from gq_logd.partition import Partition
 from gq_proto.errors import BadRequest, GoQueueError
-from gq_proto.limits import FETCH_BYTES_MAX, LONG_POLL_MS_MAX, REQUEST_FRAMES_MAX
+from gq_proto.limits import FETCH_BYTES_MAX, LONG_POLL_MS_MAX, PRIORITIES, REQUEST_FRAMES_MAX
 from gq_proto.messages import Fetch, Fetched, FetchPart, FetchReply, Isolation
+from gq_proto.runs import ALL_LANES
 
 WAITING_MAX: Final = 10_000
 ANSWERS_MAX: Final = 1_000
+FEW_RUNS: Final = 16             # enough to know that there is something
 FindPartition = Callable[[int, int], Partition]
 
 
@@ -125,6 +127,8 @@ class Fetches:
         except GoQueueError:
             return -1
         limit = partition.limit(body.isolation)
+        if part.lane != ALL_LANES:
+            return max(body.min_bytes, 1) if _has_lane(partition, part, limit) else 0
         if part.offset >= limit:
             return 0
         if body.min_bytes <= 1:
@@ -154,6 +158,16 @@ class Fetches:
         more = more and _move_on(body, parts[0], len(frames[0]))
         self._effects.append(Reply(call, FetchReply(parts, more), frames))
         return more
+
+
+def _has_lane(partition: Partition, part: FetchPart, limit: int) -> bool:
+    """There is something to tell. Where nothing of the priority lies is not looked at again."""
+    if not 0 <= part.lane < PRIORITIES:
+        return True
+    ranges, _, following = reading.lane_within(partition, part.offset, limit, part.lane, FEW_RUNS)
+    if not ranges:
+        part.offset = following
+    return bool(ranges) or following < limit
 
 
 def _move_on(body: Fetch, fetched: Fetched, size: int) -> bool:

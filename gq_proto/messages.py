@@ -182,6 +182,7 @@ class FetchPart(Body):
     offset: int = -1
     ranges: list[int] = []
     max_bytes: int = limits.FETCH_BYTES_DEFAULT
+    lane: int = -1               # from `offset` on: of this priority alone, neither control nor delayed records; -1: all
 
 
 class Fetch(Body):
@@ -673,6 +674,7 @@ class Lease(Body):
     delivery: int                # 1 = first
     ranges: list[int]
     deadline_ms: int             # of each message, from when the app starts it (hold: from now)
+    lane: int = -1               # their priority, where a group sees more than one; -2: delayed ones, they do not lie in order
 
 
 class SettleResult(Body):

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gq_client.consumer_ahead import MISSES_MAX, REST_S, Chunk, Stream
+from gq_client.consumer_ahead import BEHIND_MAX, LANE_GAP_MAX, MISSES_MAX, REST_S, Chunk, Stream
 from gq_client.consumer_lease import HeldLease, to_ranges
 from gq_proto import codec
 from gq_proto import ranges as rng
@@ -23,6 +23,10 @@ def log(low: int, high: int) -> bytes:
     frame = bytearray(builder.seal())
     codec.stamp(frame, low, 1)
     return bytes(frame)
+
+
+def records(offsets: list[int]) -> bytes:
+    return b"".join(log(offset, offset + 1) for offset in offsets)
 
 
 def lease(offsets: list[int], delivery: int = 1, epoch: int = 1) -> HeldLease:
@@ -142,3 +146,46 @@ def test_what_was_hidden_when_it_was_read_is_left_to_a_fetch_by_ranges_wherever_
     stream.feed()
     assert (handed_out(stale), stale.todo, stale.streaming) == ([], [2, 1], False)
     assert (handed_out(fine), fine.todo) == ([3, 4], [])
+
+
+# -- one priority's stream --------------------------------------------------------------------
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=120), SIZES, SIZES, st.sets(st.integers(0, 120), max_size=10))
+def test_every_lease_of_a_lane_gets_what_it_names(lanes: list[int], chunks: list[int], leases: list[int], acked: set[int]) -> None:
+    stream = Stream(0)
+    stream.reset(1, 0, 0.0)
+    mine = [offset for offset, lane in enumerate(lanes) if lane == 0]
+    left = [offset for offset in mine if offset not in acked]
+    asked = []
+    for size in leases:
+        offsets, left = left[:size], left[size:]
+        if offsets:
+            held = lease(offsets)
+            assert stream.claim(held, 0.0)
+            held.streaming = True
+            asked.append((held, offsets))
+    at = 0
+    for size in [*chunks, len(lanes)]:
+        upto = min(at + size, len(lanes))
+        stream.asked = True
+        stream.arrived(stream.token, records([o for o in mine if at <= o < upto]), [], upto)
+        at = upto
+        stream.feed()
+    for held, offsets in asked:
+        assert not held.streaming and not held.todo and handed_out(held) == offsets
+    assert not stream.waiting
+
+
+def test_what_lies_behind_a_lane_is_fetched_by_ranges_and_the_stream_goes_on() -> None:
+    stream = Stream(3)
+    assert not stream.claim(lease([10, 20]), 0.0) and stream.next == stream.promised == 21
+    assert stream.claim(lease([500, 90_000]), 0.0)
+    for _ in range(BEHIND_MAX - 1):
+        assert not stream.claim(lease([12]), 0.0)
+    assert stream.waiting and stream.promised == 90_001
+    assert stream.claim(lease([90_005]), 0.0)
+    for _ in range(BEHIND_MAX):
+        assert not stream.claim(lease([12, 14]), 0.0)
+    assert not stream.waiting and stream.next == 15
+    assert not stream.claim(lease([15 + LANE_GAP_MAX + 1]), 0.0) and stream.next == 15 + LANE_GAP_MAX + 2
+    assert not stream.claim(lease([10**6], delivery=2), 0.0) and not stream.claim(lease([10**6], epoch=2), 0.0)
