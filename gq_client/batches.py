@@ -73,12 +73,13 @@ class Batch:
     """Messages that share a fate. `done`: then `error`, or the first one lies at base_offset."""
 
     __slots__ = ("attempts", "base_offset", "callbacks", "count", "data", "deadline", "done", "epoch", "error", "event", "fixed",
-                 "home", "last", "opened_at", "producer_id", "sequence", "size", "timestamp", "unknown")
+                 "home", "last", "number", "opened_at", "producer_id", "sequence", "size", "timestamp", "unknown")
 
     def __init__(self, home: "Home") -> None:
         self.home = home
         self.data = b""
         self.count = self.size = self.attempts = 0
+        self.number = 0                             # of its partition, as they were first sent: 1, 2 ..
         self.opened_at, self.deadline = NEVER, NEVER
         self.producer_id = self.epoch = self.sequence = -1
         self.done = self.unknown = False
@@ -100,12 +101,12 @@ class Home:
     """One partition's batches: `queue` to be sent, `flying` sent and unanswered, `redo` answered and to be sent again.
     `broken`: one failed, what flies is waited for. `resume`: sequence of the first that was certainly not written."""
 
-    __slots__ = ("asking", "attempts", "broken", "epoch", "flying", "lane", "next_sequence", "partition", "producer_id", "queue",
-                 "redo", "resume", "retry_at", "suspect")
+    __slots__ = ("asking", "attempts", "broken", "epoch", "flying", "lane", "launched", "next_sequence", "partition", "producer_id",
+                 "queue", "redo", "resume", "retry_at", "suspect")
 
     def __init__(self, lane: "Lane", partition: int, producer_id: int, epoch: int) -> None:
         self.lane, self.partition, self.producer_id, self.epoch = lane, partition, producer_id, epoch
-        self.next_sequence = 0
+        self.next_sequence = self.launched = 0
         self.queue: deque[Batch] = deque()
         self.flying: list[Batch] = []
         self.redo: list[Batch] = []
@@ -306,6 +307,9 @@ class Batcher:
                 batch.data = renumbered(batch.data, *numbers)
             home.next_sequence = (home.next_sequence + batch.count) % SEQUENCES
             batch.fixed = True
+        if not batch.attempts:
+            home.launched += 1
+            batch.number = home.launched
         batch.attempts += 1
         home.flying.append(batch)
         return batch
@@ -354,17 +358,17 @@ class Batcher:
     def _failed(self, batch: Batch, error: GoQueueError, unknown: bool) -> None:
         """Nothing more of its partition is sent until the rest is answered: see the module's text."""
         home = batch.home
-        lost = isinstance(error, SequenceGap | Fenced) and home.producer_id >= 0
-        again = lost or isinstance(error, MOVED) or error.retriable
-        if lost and not home.broken:
+        out_of_line = isinstance(error, SequenceGap | Fenced) and home.producer_id >= 0
+        again = out_of_line or isinstance(error, MOVED) or error.retriable
+        if out_of_line and not home.asking and _is_lost(batch, error):
             self._take_new_id(home)
         if isinstance(error, MOVED):
             home.suspect = not error.retriable
             self._session.refresh(self._session.now)
         home.broken = True
-        if not lost or batch.last is None:           # a gap is but the consequence of what went wrong before
+        if not out_of_line or batch.last is None:    # a gap is but the consequence of what went wrong before
             batch.last = error
-        batch.unknown = bool(self._acks) and not lost and again and (unknown or batch.unknown)
+        batch.unknown = bool(self._acks) and not out_of_line and again and (unknown or batch.unknown)
         if not batch.unknown and (home.resume < 0 or _distance(batch.sequence, home.resume) < 0):
             home.resume = batch.sequence
         if again:
@@ -378,8 +382,7 @@ class Batcher:
         logd takes numbers without gaps only. So the first batch that was certainly not written, and all behind it, lie nowhere and
         may get other numbers; those before it may be written, and keep theirs."""
         if home.broken:
-            first = home.redo[0].sequence if home.redo else 0
-            again = sorted(home.redo, key=lambda batch: _distance(batch.sequence, first))
+            again = sorted(home.redo, key=lambda batch: batch.number)
             for batch in again:
                 batch.fixed = home.resume < 0 or _distance(batch.sequence, home.resume) < 0
             if home.resume >= 0:
@@ -407,7 +410,7 @@ class Batcher:
         home.producer_id, home.epoch, home.next_sequence, home.resume = call.reply.producer_id, call.reply.epoch, 0, -1
         for batch in home.queue:
             batch.fixed = False
-        for batch in home.redo:
+        for batch in (*home.redo, *home.flying):
             batch.sequence, home.resume = 0, 0       # all unfixed at regroup
         if home.queue:
             self._ready[home] = None
@@ -474,6 +477,17 @@ class Batcher:
         topic = self._session.routes.by_id.get(lane.topic.id)
         if topic:
             lane.follow(topic)
+
+
+def _is_lost(batch: Batch, error: GoQueueError) -> bool:
+    """logd knows neither this batch nor where it belongs. A gap behind one that was sent before it, and failed or is not answered
+    yet, is that one's; and what was sent with earlier numbers tells nothing about these."""
+    home = batch.home
+    if (batch.producer_id, batch.epoch) != (home.producer_id, home.epoch):
+        return False
+    if home.resume >= 0 and _distance(home.resume, batch.sequence) < 0:
+        return False
+    return isinstance(error, Fenced) or all(batch.number < other.number for other in (*home.flying, *home.redo))
 
 
 def _distance(sequence: int, other: int) -> int:

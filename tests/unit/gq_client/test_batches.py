@@ -465,3 +465,46 @@ def _serve_some(world: World, all_of_them: bool) -> None:
     for body, frames in waiting if all_of_them else waiting[: len(waiting) // 2]:
         for part, frame in zip(body.parts, frames, strict=True):
             world.logs[part.partition].append(frame)
+
+
+def gap_first(world: World) -> None:
+    """Two batches are sent, the second is answered first: with a gap, since logd has not taken the first."""
+    world.batch(0)
+    world.batch(0)
+    world.step()
+    world.line.sent.reverse()
+    world.answer()
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_gap_behind_a_batch_that_is_not_answered_is_that_ones(written: bool) -> None:
+    """It timed out, and was written after all, or not: once and in order all the same, and with the producer's numbers."""
+    world = World()
+    gap_first(world)
+    assert [sent[1].kind for sent in world.line.sent] == [Kind.PRODUCE], "no new id: nothing says that logd forgot"
+    if written:
+        world.answer(lose=True)
+    else:
+        world.line.sent.clear()
+    world.sleep(11)
+    world.settle()
+    world.check()
+    assert set(world.logs[0].producers) == {1}
+
+
+def test_order_holds_when_a_new_id_comes_before_the_first_answer() -> None:
+    world = World()
+    world.batch(0)
+    world.settle()
+    world.logs[0].producers.clear()
+    for _ in range(4):
+        world.batch(0)
+    world.step()
+    first, *others = world.line.sent
+    world.line.sent[:] = [*others, first]
+    for _ in others:
+        world.answer()
+    world.answer()
+    world.settle()
+    world.check()
+    assert set(world.logs[0].producers) == {101}
