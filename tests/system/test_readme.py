@@ -3,10 +3,13 @@ where the README shows it (`...` stands for anything). Python blocks are run whe
 
 import fnmatch
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 from tests.system.harness import ROOT, commands, environment, free_port
 
@@ -41,6 +44,7 @@ def script(steps: list[Step], out: Path) -> str:
     return "\n".join([*lines, ""])
 
 
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
 def test_the_tour_works_as_written(tmp_path):
     steps = tour()
     assert len(steps) > 20
