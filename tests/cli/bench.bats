@@ -23,6 +23,13 @@ figures() { field workload count msgs_per_s mb_per_s <<< "$output"; }
     [ "$(gqctl group lag bench -o value | total)" = 0 ]
 }
 
+@test "queue of random priorities: every message acked" {
+    run -0 --separate-stderr gqctl bench queue --size 100 --seconds 1 --priorities random --topic mixed -o json
+    [[ "$output" == *'"priorities":"random"'* ]]
+    [ "$(gqctl priority stats --group bench --topic mixed -o json | field priority | sort -u | wc -l)" = 5 ]
+    [ "$(gqctl priority stats --group bench --topic mixed -o value | total)" = 0 ]
+}
+
 @test "latency, read and e2e; temporary topics are gone afterwards" {
     for workload in latency read e2e; do
         run -0 --separate-stderr gqctl bench "$workload" --size 100 --seconds 1 -o json
