@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
+from gq_proto.limits import PRIORITIES
 
 if TYPE_CHECKING:
     from gq_client import Client
@@ -36,9 +36,9 @@ def bodies(size: int) -> list[bytes]:
     return [chance.randbytes(size) for _ in range(BODIES)]
 
 
-def lanes(priorities: str) -> list[int]:
-    """BODIES priorities, the same in every process: all normal, or random ones."""
-    return random.Random(11).choices(range(PRIORITIES), k=BODIES) if priorities == "random" else [PRIORITY_DEFAULT] * BODIES
+def lanes(priorities: str) -> list[int | None]:
+    """BODIES priorities, the same in every process: none said, as most apps do, or random ones."""
+    return [*random.Random(11).choices(range(PRIORITIES), k=BODIES)] if priorities == "random" else [None] * BODIES
 
 
 def quantiles(seconds: list[float]) -> Figures:
