@@ -93,3 +93,16 @@ def test_what_supervisor_inherits_is_absolute(tmp_path, monkeypatch):
     assert found["GOQUEUE_CONFIG"] == str(tmp_path / "node.yaml")
     assert found["GOQUEUE_SOCKETS"].startswith(str(tmp_path / "run")) and os.stat(found["GOQUEUE_SOCKETS"]).st_mode & 0o777 == 0o700
     assert (data / "daemons").is_dir() and found["GOQUEUE_DATA_DIR"] == str(data)
+
+
+@pytest.mark.parametrize(("typed", "said"), [
+    ("consum", "No such command 'consum'. Did you mean 'consume'?"), ("frobnicate", "No such command 'frobnicate'."),
+])
+def test_a_typo_is_told_what_was_meant(typed, said, capfd):
+    stdout = os.dup(1)
+    try:
+        assert app.run([typed]) == 2
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
+    assert capfd.readouterr().err.startswith(f"gqctl: {said} (see gqctl --help)")
