@@ -12,7 +12,6 @@
 """
 
 import argparse
-import json
 import multiprocessing
 import random
 import shutil
@@ -183,23 +182,13 @@ ROWS = {"pending": pending, "schedule": schedule, "error": error, "burst": burst
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.delays", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="which; default all")
-    parser.add_argument("--dir", default="", help="where the node's data goes")
+    parser = ground.parser("delays", __doc__)
     parser.add_argument("--messages", type=int, default=1_000_000, help="that wait")
     parser.add_argument("--size", type=int, default=100, help="bytes of their values")
     parser.add_argument("--rate", type=float, default=20_000, help="msg/s of the load")
     parser.add_argument("--burst", type=int, default=100_000, help="messages due in the same second")
     parser.add_argument("--lead", type=float, default=8.0, help="seconds from publishing them to that second")
-    parser.add_argument("--repeat", type=int, default=1, help="medians of so many runs")
-    args = parser.parse_args()
-    unknown = set(args.rows) - ROWS.keys()
-    if unknown:
-        parser.error(f"unknown row {min(unknown)}: use {', '.join(ROWS)}")
-    for name in args.rows or ROWS:
-        runs = [ROWS[name](args) for _ in range(args.repeat)]
-        print(json.dumps({"row": name, **ground.median(runs)}), flush=True)
+    ground.run(parser, ROWS)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
-"""What the benchmark rows share: a node of their own with shipped defaults, workers in their own processes, figures of a process.
+"""What the benchmark rows share: a node of their own with shipped defaults, workers in their own processes, figures of a process,
+a command line.
 
 Nothing here is measured; see rows.py.
 """
 
+import argparse
 import contextlib
+import json
 import multiprocessing
 import os
 import random
@@ -11,7 +14,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +87,23 @@ def median(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Each number's median, other values as in the first run."""
     return {key: statistics.median(run[key] for run in runs) if isinstance(value, int | float) else value
             for key, value in runs[0].items()}
+
+
+def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """Of `python -m bench.NAME [ROW...]`; run() goes on with it."""
+    made = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=doc,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("rows", nargs="*", metavar="ROW", help="which; default all")
+    made.add_argument("--dir", default="", help="where the node's data goes (on the disk to be measured)")
+    made.add_argument("--repeat", type=int, default=1, help="medians of so many runs")
+    return made
+
+
+def run(made: argparse.ArgumentParser, rows: Mapping[str, Callable[[argparse.Namespace], dict[str, Any]]]) -> None:
+    """Measure the rows that were named, and print each."""
+    args = made.parse_args()
+    unknown = set(args.rows) - rows.keys()
+    if unknown:
+        made.error(f"unknown row {min(unknown)}: use {', '.join(rows)}")
+    for name in args.rows or rows:
+        print(json.dumps({"row": name, **median([rows[name](args) for _ in range(args.repeat)])}), flush=True)

@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -230,8 +231,7 @@ def profiled(node: Node, row: str, args: argparse.Namespace) -> Iterator[None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", help=", ".join(LOADS))
+    parser = ground.parser("http", __doc__)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--warm", type=float, default=2.0)
     parser.add_argument("--size", type=int, default=1024)
@@ -240,12 +240,8 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--polls", type=int, default=1000)
     parser.add_argument("--backlog", type=int, default=500_000, help="messages that poll finds")
-    parser.add_argument("--dir", default="")
     parser.add_argument("--profile", action="store_true")
-    args = parser.parse_args()
-    assert set(args.rows) <= LOADS.keys()
-    for row in args.rows or LOADS:
-        print(json.dumps({"row": row, **run(row, args)}), flush=True)
+    ground.run(parser, {row: partial(run, row) for row in LOADS})
 
 
 if __name__ == "__main__":

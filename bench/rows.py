@@ -11,7 +11,6 @@
 """
 
 import argparse
-import json
 import time
 from typing import Any
 
@@ -97,22 +96,12 @@ ROWS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.rows", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="which; default all")
-    parser.add_argument("--dir", default="", help="where the node's data goes (on the disk to be measured)")
+    parser = ground.parser("rows", __doc__)
     parser.add_argument("--seconds", type=float, default=8.0, help="of each publish run")
     parser.add_argument("--messages", type=int, default=5_000_000, help="of the memory rows")
     parser.add_argument("--size", type=int, default=100, help="bytes of their values")
     parser.add_argument("--idle-seconds", type=float, default=30.0)
-    parser.add_argument("--repeat", type=int, default=1, help="medians of so many runs")
-    args = parser.parse_args()
-    unknown = set(args.rows) - ROWS.keys()
-    if unknown:
-        parser.error(f"unknown row {min(unknown)}: use {', '.join(ROWS)}")
-    for name in args.rows or ROWS:
-        runs = [ROWS[name](args) for _ in range(args.repeat)]
-        print(json.dumps({"row": name, **ground.median(runs)}), flush=True)
+    ground.run(parser, ROWS)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ what the gateway does: on two cores it is half of what is measured.
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import shutil
 import statistics
@@ -24,6 +23,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,22 +193,12 @@ def _spy(pid: int, row: str) -> "subprocess.Popen[bytes]":
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.rpc", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="which; default all")
-    parser.add_argument("--dir", default="", help="where the node's data goes")
+    parser = ground.parser("rpc", __doc__)
     parser.add_argument("--messages", type=int, default=200_000, help="of a stream; unary: a twentieth, stream-1: a quarter")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a value")
     parser.add_argument("--callers", type=int, default=16, help="unary calls at a time")
-    parser.add_argument("--repeat", type=int, default=1, help="medians of so many runs")
     parser.add_argument("--profile", action="store_true", help="with py-spy")
-    args = parser.parse_args()
-    unknown = set(args.rows) - LOADS.keys()
-    if unknown:
-        parser.error(f"unknown row {min(unknown)}: use {', '.join(LOADS)}")
-    for row in args.rows or LOADS:
-        runs = [measure(row, args) for _ in range(args.repeat)]
-        print(json.dumps({"row": row, **ground.median(runs)}), flush=True)
+    ground.run(parser, {row: partial(measure, row) for row in LOADS})
 
 
 if __name__ == "__main__":
