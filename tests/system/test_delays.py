@@ -77,10 +77,7 @@ class Taker:
         return [value for value, _ in self.got]
 
     def wait(self, count: int, timeout: float = 20.0) -> "Taker":
-        end = time.monotonic() + timeout
-        while len(self.got) < count:
-            assert time.monotonic() < end, f"{len(self.got)} messages of {count} in {timeout:g} s"
-            time.sleep(0.005)
+        until(lambda: len(self.got) >= count, f"{count} messages", timeout, 0.005)
         return self
 
     def check(self, dues: list[float]) -> list[float]:

@@ -21,6 +21,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from gq_gateway import goqueue_pb2 as pb
 from gq_gateway import goqueue_pb2_grpc
+from gq_proto.errors import UnknownGroup
 from tests.system.harness import DAEMONS, Died, Node, free_port, until
 
 OFF = {"GOQUEUE_HTTP_ADDR": "off", "GOQUEUE_GATEWAY_METRICS_ADDR": "off", "GOQUEUE_METRICS_ADDR": "off"}
@@ -303,11 +304,17 @@ def test_a_receipt_is_good_on_any_connection_and_after_its_subscriber_left(rpc: 
     assert [part.lag for part in rpc.node.client().describe_group("late").partitions] == [0]
 
 
+def in_flight(rpc: Rpc, group: str) -> int:
+    with contextlib.suppress(UnknownGroup):           # it has not joined yet
+        return sum(part.in_flight for part in rpc.node.client().describe_group(group).partitions)
+    return 0
+
+
 def test_a_slow_reader_is_sent_a_bounded_amount_and_holds_up_nobody(rpc: Rpc) -> None:
     topic = rpc.topic()
     rpc.publish(topic, *[bytes(2000)] * 20_000)
     slow = subscribe(rpc.stub(), topic, "slow")
-    time.sleep(0.3)                                   # it reads nothing
+    until(lambda: in_flight(rpc, "slow"), "messages are on their way to who reads none")
     start = time.monotonic()
     quick, stub = subscribe(rpc.stub(), topic, "quick"), rpc.stub()
     done = 0

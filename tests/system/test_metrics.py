@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +33,6 @@ ETC = ROOT / "etc"
 RULES = yaml.safe_load((ETC / "prometheus" / "goqueue.rules.yml").read_text())
 DASHBOARDS = sorted((ETC / "grafana" / "dashboards").glob("*.json"))
 ALL = (*DAEMONS, "gateway")
-SCRAPE_S = 1.2                       # groupd's figures are at most a second old
 
 # They are of what a node does not do yet: it has no followers, nothing is elected.
 NOT_YET = {"goqueue_replication_lag_messages", "goqueue_leader_election_seconds"}
@@ -125,7 +123,14 @@ def work(web: Web) -> None:
     time_out(web)
     delay(web)
     until(lambda: web.get("/topics/orders/dlq").json["letters"], "the rejected message is a dead letter")
-    time.sleep(SCRAPE_S)
+    until(lambda: seen(web), "groupd's figures, up to a second old, are of now")
+
+
+def seen(web: Web) -> bool:
+    """The last that its groups did is in the node's view."""
+    samples = Scrape(get(address(web))).samples
+    last = {"messages_consumed_total": {"group": "sleepers", "topic": "slow"}, "dlq_total": {"topic": "orders"}}
+    return all(samples.get((f"goqueue_{name}", frozenset(labels.items()))) == 1 for name, labels in last.items())
 
 
 def publish(web: Web, topic: str, values: str, **more: Any) -> Any:
