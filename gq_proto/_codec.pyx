@@ -1293,25 +1293,31 @@ def extend_runs(bytearray packed not None, int64_t base, object runs):
         packed += PyBytes_FromStringAndSize(<char *>entry, 9)
 
 
+cdef inline int64_t run_holding(const uint8_t *p, int64_t count, int64_t relative) noexcept nogil:
+    """Of `count` runs the last that begins at or before an offset; the first when none does."""
+    cdef int64_t first = 0, last = count, middle
+    while first < last:
+        middle = (first + last) // 2
+        if <int64_t>gq_u32(p + middle * 9) <= relative:
+            first = middle + 1
+        else:
+            last = middle
+    return first - 1 if first else 0
+
+
 def select_runs(object packed, int64_t base, int64_t low, int64_t high, int64_t lane=-1, int64_t limit=FAR):
     """Runs of a lane in [low, high). See pure_runs.select_runs."""
     cdef Py_buffer view
     cdef const uint8_t *p
-    cdef int64_t first = 0, last, middle, run, count, offset, start, end, following = low, found = 0
+    cdef int64_t run, count, offset, start, end, following = low, found = 0
     cdef int64_t last_start = -1, last_end = -1
     cdef int kind, last_kind = -1
     cdef list out = []
     PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
     try:
         p = <const uint8_t *>view.buf
-        count = last = view.len // 9
-        while first < last:
-            middle = (first + last) // 2
-            if <int64_t>gq_u32(p + middle * 9) <= low - base:
-                first = middle + 1
-            else:
-                last = middle
-        for run in range(first - 1 if first else 0, count):
+        count = view.len // 9
+        for run in range(run_holding(p, count, low - base), count):
             offset = base + gq_u32(p + run * 9)
             start = max(offset, low)
             end = min(offset + gq_u32(p + run * 9 + 4), high)
@@ -1344,21 +1350,15 @@ def lane_counts(object packed, int64_t base, int64_t low, int64_t high):
     """Plain records per priority. See pure_runs.lane_counts."""
     cdef Py_buffer view
     cdef const uint8_t *p
-    cdef int64_t first = 0, last, middle, run, count, start, end
+    cdef int64_t run, count, start, end
     cdef int64_t counts[8]
     cdef int kind
     memset(counts, 0, sizeof(counts))
     PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
     try:
         p = <const uint8_t *>view.buf
-        count = last = view.len // 9
-        while first < last:
-            middle = (first + last) // 2
-            if <int64_t>gq_u32(p + middle * 9) <= low - base:
-                first = middle + 1
-            else:
-                last = middle
-        for run in range(first - 1 if first else 0, count):
+        count = view.len // 9
+        for run in range(run_holding(p, count, low - base), count):
             start = base + gq_u32(p + run * 9)
             if start >= high:
                 break
@@ -1376,7 +1376,7 @@ def lanes_within(object packed, int64_t base, list ranges):
     """Which lanes the records of some ranges are of. See pure_runs.lanes_within."""
     cdef Py_buffer view
     cdef const uint8_t *p
-    cdef int64_t first, last, middle, run, count, low, high, start, end, last_start, last_end
+    cdef int64_t run, count, low, high, start, end, last_start, last_end
     cdef Py_ssize_t at
     cdef int lane, last_lane
     cdef list out = []
@@ -1387,15 +1387,8 @@ def lanes_within(object packed, int64_t base, list ranges):
         for at in range(0, len(ranges), 2):
             low = ranges[at]
             high = low + <int64_t>ranges[at + 1]
-            first, last = 0, count
-            while first < last:
-                middle = (first + last) // 2
-                if <int64_t>gq_u32(p + middle * 9) <= low - base:
-                    first = middle + 1
-                else:
-                    last = middle
             last_start = last_end = last_lane = -1
-            for run in range(first - 1 if first else 0, count):
+            for run in range(run_holding(p, count, low - base), count):
                 start = base + gq_u32(p + run * 9)
                 if start >= high:
                     break
