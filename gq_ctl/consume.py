@@ -18,8 +18,9 @@ from gq_ctl.completion import complete_group, complete_topic
 from gq_ctl.message import shown, to_json
 from gq_ctl.output import Output, say
 from gq_ctl.params import DURATION, POSITION, raw
-from gq_ctl.units import PRIORITY_NAMES, Position, show_time
+from gq_ctl.units import Position, show_time
 from gq_proto.errors import GoQueueError, StaleReceipt
+from gq_proto.record import PRIORITY_NAMES
 
 if TYPE_CHECKING:
     from gq_client import Client

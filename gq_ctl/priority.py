@@ -7,8 +7,9 @@ import click
 from gq_ctl.app import Group, settings
 from gq_ctl.completion import complete_group, complete_topic
 from gq_ctl.output import Row, Show
-from gq_ctl.units import PRIORITY_NAMES, show_duration
+from gq_ctl.units import show_duration
 from gq_proto.names import is_internal
+from gq_proto.record import PRIORITY_NAMES
 
 if TYPE_CHECKING:
     from gq_client import Client

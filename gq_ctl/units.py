@@ -19,12 +19,12 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from gq_proto.limits import DELAY_MS_MAX
+from gq_proto.record import PRIORITY_NAMES
 
 DURATION_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 SIZES: Final = {"": 1, "b": 1} | {
     name: int(base**power) for power, letter in enumerate("kmgt", 1)
     for name, base in ((letter, 1024), (letter + "ib", 1024), (letter + "b", 1000))}
-PRIORITY_NAMES: Final = ("critical", "high", "normal", "low", "background")
 DURATION_MAX_MS: Final = 100_000_000_000_000      # 3,000 years: in microseconds it still fits 63 bits
 TIME_MAX_US: Final = 253_402_300_799_999_999
 INF: Final = float("inf")

@@ -13,8 +13,9 @@ from gq_gateway.scrape import merge, scrape
 from gq_gateway.table import Raw
 from gq_proto.access import ANY
 from gq_proto.errors import GoQueueError
-from gq_proto.messages import GroupInfo, StatusReply
+from gq_proto.messages import GroupInfo, GroupPartition, LaneInfo, StatusReply
 from gq_proto.names import is_dlq, is_internal, topic_of_dlq
+from gq_proto.record import PRIORITY_NAMES
 from gq_run.exporter import render
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -51,6 +52,28 @@ class Cluster(Struct, rename="camel"):
 class StatsQuery(Struct, forbid_unknown_fields=True):
     group: Annotated[str, Meta(description="this one only")] = ""
     topic: Annotated[str, Meta(description="this one only")] = ""
+
+
+class LaneCounts(Struct, rename="camel"):
+    """One priority of a partition, as a group has it. Counts since groupd began, rates of about the last 10 s;
+    lastServedSecondsAgo: null when never."""
+
+    group: str
+    topic: str
+    partition: int
+    priority: str
+    ready: int
+    in_flight: int
+    retrying: int
+    enqueued: int
+    dequeued: int
+    enqueued_per_second: float
+    dequeued_per_second: float
+    last_served_seconds_ago: float | None
+
+
+class PriorityStats(Struct):
+    lanes: list[LaneCounts]
 
 
 class Reliability(Struct, rename="camel"):
@@ -122,12 +145,29 @@ def _state(daemon: str, node: str, answer: StatusReply | GoQueueError) -> Daemon
                        answer.codec, answer.detail)
 
 
-async def reliability(call: Call) -> ReliabilityStats:
+async def priorities(call: Call) -> PriorityStats:
+    return PriorityStats([_lane(info.group, part, lane) for info in await _groups(call, lanes=True) for part in info.partitions
+                          if call.query.topic in ("", part.topic) and call.access.sees(part.topic) for lane in part.lanes])
+
+
+def _lane(group: str, part: GroupPartition, lane: LaneInfo) -> LaneCounts:
+    return LaneCounts(group, part.topic, part.partition, PRIORITY_NAMES[lane.priority], lane.ready, lane.in_flight, lane.retrying,
+                      lane.enqueued, lane.dequeued, lane.enqueued_per_s, lane.dequeued_per_s,
+                      lane.served_ms_ago / 1000 if lane.served_ms_ago >= 0 else None)
+
+
+async def _groups(call: Call, *, lanes: bool = False) -> list[GroupInfo]:
+    """The group that is asked for, or all that the key has to do with."""
     client, query, access = call.gateway.client, call.query, call.access
     access.need(ANY, query.topic, query.group)
     names = [query.group] if query.group else [group.group for group in await client.groups()
                                                if not is_internal(group.group) and access.sees_group(group.group)]
-    infos: list[GroupInfo] = [await client.describe_group(name) for name in names[:GROUPS_MAX]]
+    return [await client.describe_group(name, lanes=lanes) for name in names[:GROUPS_MAX]]
+
+
+async def reliability(call: Call) -> ReliabilityStats:
+    query, access = call.query, call.access
+    infos = await _groups(call)
     letters = await _letters(call)
     rows = [_row(info, topic, letters) for info in infos
             for topic in sorted({part.topic for part in info.partitions}) if query.topic in ("", topic) and access.sees(topic)]

@@ -114,6 +114,8 @@ DELAYS: Final = (
           "topic", reply=delays.Cancelled, errors=(*PART, NotFound)),
     Route("GET", "/delay/stats", delays.stats, "Delayed messages by partition", "Delays", ANY_KEY, query=delays.StatsQuery,
           reply=delays.DelayStats, errors=(UnknownTopic,)),
+    Route("GET", "/priority/stats", node.priorities, "What each priority holds, by group and partition", "Groups", ANY_KEY,
+          query=node.StatsQuery, reply=node.PriorityStats, errors=(UnknownGroup,)),
 )
 
 LETTERS: Final = (

@@ -253,6 +253,19 @@ def test_dead_letters_are_listed_redriven_and_purged(web: Web) -> None:
     code(web.get("/topics/none/dlq"), 404, "unknown_topic")
 
 
+def test_priorities_by_group_and_partition(web: Web) -> None:
+    topic = web.topic()
+    web.post(f"/topics/{topic}/batch", {"messages": [{"value": "a", "priority": "critical"}, {"value": "b", "priority": "low"},
+                                                     {"value": "c", "priority": "low"}]})
+    first, *_ = drain(web, topic, "sorted", 3)
+    assert first["value"] == "a"
+    web.post("/messages/ack", {"receipt": first["receipt"]})
+    rows = {row["priority"]: row for row in web.get("/priority/stats", group="sorted", topic=topic).json["lanes"]}
+    assert rows.keys() == {"critical", "low"} and rows["critical"]["lastServedSecondsAgo"] >= 0
+    assert [(row["inFlight"], row["dequeued"]) for row in (rows["critical"], rows["low"])] == [(0, 1), (2, 0)]
+    code(web.get("/priority/stats", group="nobody-here"), 404, "unknown_group")
+
+
 # -- the node ---------------------------------------------------------------------------------------
 
 def test_what_operators_ask(web: Web) -> None:

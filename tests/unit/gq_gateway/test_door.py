@@ -237,7 +237,7 @@ def test_lists_show_what_the_key_has_to_do_with() -> None:
     assert ask(rig, "GET", "/groups", "shop").json == {"groups": []}
 
 
-@pytest.mark.parametrize("path", ["/delay/stats", "/reliability/stats"])
+@pytest.mark.parametrize("path", ["/delay/stats", "/priority/stats", "/reliability/stats"])
 def test_figures_of_what_a_key_may_not_see_are_refused_whether_it_is_there_or_not(path: str) -> None:
     for topic in ("secret", "nothing"):
         rig = guarded_rig()

@@ -22,8 +22,9 @@ POST /groups/{group}/heartbeat; GET /groups/{group}/poll; POST /groups/{group}/c
 POST /groups/{group}/nack; POST /groups/{group}/reject; POST /groups/{group}/visibility; GET /groups; GET /groups/{group}
 GET /groups/{group}/lag; POST /groups/{group}/reset; DELETE /groups/{group}; POST /messages/ack; POST /messages/nack
 POST /messages/reject; POST /messages/visibility; GET /topics/{topic}/delayed
-DELETE /topics/{topic}/delayed/{partition}/{offset}; GET /delay/stats; GET /reliability/stats; GET /topics/{topic}/dlq
-POST /topics/{topic}/dlq/redrive; POST /topics/{topic}/replay; GET /admin/metrics; GET /admin/health; GET /admin/cluster
+DELETE /topics/{topic}/delayed/{partition}/{offset}; GET /delay/stats; GET /priority/stats
+GET /reliability/stats; GET /topics/{topic}/dlq; POST /topics/{topic}/dlq/redrive; POST /topics/{topic}/replay
+GET /admin/metrics; GET /admin/health; GET /admin/cluster
 GET /openapi.json; GET /docs
 """
 
