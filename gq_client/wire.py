@@ -14,15 +14,9 @@ from zmq.utils.monitor import parse_monitor_message
 
 from gq_client.session import Session
 from gq_proto import limits
+from gq_run.frames import receive, send
 
 EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-ZERO_COPY_BYTES = 65_536
-READABLE = int(zmq.POLLIN)
-# The methods below pyzmq's and plain numbers: theirs do arithmetic on enums, 20 us a message
-send: Any = zmq.backend.Socket.send
-receive: Any = zmq.backend.Socket.recv
-DONTWAIT = int(zmq.DONTWAIT)
-MORE = int(zmq.DONTWAIT) | int(zmq.SNDMORE)
 Context = zmq.Context[zmq.Socket[bytes]]
 
 
@@ -137,28 +131,23 @@ class Wire:
         self._events(connection)     # a first try: before one failed, ZeroMQ does not signal the descriptor
 
     def _send(self, socket: zmq.Socket[bytes], frames: list[Any]) -> bool:
-        last = len(frames) - 1
         try:
-            for i, frame in enumerate(frames):
-                send(socket, frame, DONTWAIT if i == last else MORE, len(frame) <= ZERO_COPY_BYTES)
+            send(socket, frames)
         except zmq.Again:
             return False
         return True
 
     def _receive(self, connection: Connection) -> bool:
         """True when something came."""
-        session, socket, came = self.session, connection.socket, False
+        came = False
         while not self.closed:
-            if not int(socket.get(zmq.EVENTS)) & READABLE:      # cheaper than an exception for each empty look
+            frames = receive(connection.socket)
+            if not frames:
                 connection.hot = False
                 break
-            head = receive(socket, DONTWAIT, False)
-            frames: list[Any] = [head.bytes]
-            while head.more:
-                head = receive(socket, DONTWAIT, False)
-                frames.append(head.buffer)
             came = True
-            session.received(self._now(), connection.endpoint, frames)
+            head, *payload = frames
+            self.session.received(self._now(), connection.endpoint, [head.bytes, *[frame.buffer for frame in payload]])
         return came
 
     def _events(self, connection: Connection) -> None:

@@ -4,6 +4,7 @@ pyzmq's own recv_multipart and send_multipart do arithmetic on enums and raise a
 price of the call itself, on every hop of every request. These use the methods below them, with plain numbers.
 """
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -38,7 +39,20 @@ def send(socket: zmq.Socket[bytes], frames: Sequence[Any], track: bool = False) 
     for i, frame in enumerate(frames):
         size = len(frame)
         copy = size <= ZERO_COPY_BYTES
-        tracker = _send(socket, frame, _NOW if i == last else _MORE, copy, track and not copy)
+        try:
+            tracker = _send(socket, frame, _NOW if i == last else _MORE, copy, track and not copy)
+        except zmq.Again:
+            if i:
+                _end(socket, last - i)
+            raise
         if track and not copy:
             tracked.append((size, tracker))
     return tracked
+
+
+def _end(socket: zmq.Socket[bytes], left: int) -> None:
+    """The connection broke in the middle of a message. ZeroMQ drops what is still to come of it, and does so until it has seen the
+    last frame: of the next message, if it is not told (libzmq's lb.cpp, `_dropping`)."""
+    for i in range(1, left + 1):
+        with contextlib.suppress(zmq.Again):
+            _send(socket, b"", _NOW if i == left else _MORE, True, False)
