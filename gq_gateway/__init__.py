@@ -12,5 +12,6 @@ neither keys nor payloads are ever logged.
     app       falcon on the routes        codec, problems          JSON and messages, errors as RFC 9457
     http      listener (uvicorn) and its guard                     gateway   what all handlers share: client, producers, drain
     door      keys of callers             tls                      certificates of listeners
+    polls     what a long poll leases, fetches, gives back         (HTTP's and gRPC's)
     loop      gq_run's loop on asyncio                             daemon    the shell
 """

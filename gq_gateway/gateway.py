@@ -12,6 +12,7 @@ from typing import Any, Final
 from gq_client.aio import AsyncClient
 from gq_client.aio_producer import AsyncProducer
 from gq_gateway.door import Door
+from gq_gateway.polls import Polls
 from gq_proto.access import Access
 from gq_proto.errors import Unavailable
 from gq_run.exporter import Collected
@@ -44,7 +45,8 @@ class Gateway:
         self.door = door or Door()
         self.pid = os.getpid()
         self.draining = asyncio.Event()
-        self.waiting = 0                 # long polls
+        self.polls = Polls(client, self.draining, self.afterwards)
+        self.waiting = 0                 # long polls by HTTP
         self.routes: Sequence[Any] = ()  # the table that is served
         self._producers: dict[str, AsyncProducer] = {}
         self._after: set[asyncio.Task[None]] = set()

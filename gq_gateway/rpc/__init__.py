@@ -12,7 +12,7 @@ sends or leaves unread; when a caller goes away, what was leased for it and not 
     topics       CreateTopic DeleteTopic ...      convert     proto and the client's terms, both ways
     publish      Publish, PublishStream           subscribe   Subscribe
     settle       Ack and its kin, Settle          leases      what Subscribe handed out, to be settled here
-    groups       Join Leave Heartbeat Commit      poll        Poll: hold leases and their bytes
+    groups       Join Poll Leave Heartbeat Commit
 """
 
 import os

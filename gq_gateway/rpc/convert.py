@@ -76,16 +76,6 @@ def add_message(out: Any, message: Record, receipt: str) -> None:
         made.headers.add(name=name, value=data)
 
 
-def size_of(message: Record) -> int:
-    """About what it takes in a response, in bytes. BadRecord when its value or headers do not decode."""
-    value, key = message.value, message.key
-    return 160 + (len(value) if value else 0) + (len(key) if key else 0) + (_weight(message) if message.raw_headers else 0)
-
-
-def _weight(message: Record) -> int:
-    return len(message.raw_headers) + 8 * len(message.headers)
-
-
 def receipts_of(texts: Iterable[str]) -> list[str]:
     """BadRequest when there are none, or too many."""
     found = list(texts)

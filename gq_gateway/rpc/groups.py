@@ -5,22 +5,23 @@ from typing import Final
 from gq_client.routing import To
 from gq_gateway import goqueue_pb2 as pb
 from gq_gateway.gateway import Gateway
+from gq_gateway.polls import Question
 from gq_gateway.rpc.convert import add_message, assignments, milliseconds, mode_of, start_of
 from gq_gateway.rpc.guard import PATIENCE_S, Caller
-from gq_gateway.rpc.poll import Polls
 from gq_proto import limits
 from gq_proto.errors import BadRequest
 from gq_proto.messages import Heartbeat, Join, Kind, Leave
 from gq_proto.names import check_name
 
 WAIT_MS: Final = 30_000
+RESPONSE_BYTES: Final = 3 * limits.MIB      # what callers take by default is 4 MiB
 POSITIONS_MAX: Final = 10_000
 TOPICS_MAX: Final = 1_000
 
 
 class Groups:
-    def __init__(self, gateway: Gateway, polls: Polls) -> None:
-        self._gateway, self._polls = gateway, polls
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
 
     async def join(self, request: pb.JoinRequest, caller: Caller) -> pb.JoinResponse:
         topics = list(dict.fromkeys(request.topics))
@@ -45,12 +46,11 @@ class Groups:
             raise BadRequest(f"max_messages: {most} is out of range, use 1 to {limits.MAX_IN_FLIGHT}")
         wait_ms = milliseconds("wait_ms", request.wait_ms, limits.LONG_POLL_MS_MAX) if request.HasField("wait_ms") else WAIT_MS
         visibility_ms = milliseconds("visibility_ms", request.visibility_ms)
-        wait_s = caller.patience(wait_ms / 1000)
-        reply, messages = await self._polls.poll(request.group, request.member, most, wait_s, visibility_ms,
-                                                 lambda topics: self._authorize(caller, request.group, *topics))
-        response = pb.PollResponse(generation=reply.generation, paused=reply.paused)
-        for message in messages:
-            add_message(response.messages, message, message.receipt)
+        question = Question(request.group, request.member, most, caller.patience(wait_ms / 1000), visibility_ms, RESPONSE_BYTES)
+        found = await self._gateway.polls.poll(question, lambda topics: self._authorize(caller, request.group, *topics))
+        response = pb.PollResponse(generation=found.reply.generation, paused=found.reply.paused)
+        for message, receipt in zip(found.messages, found.receipts, strict=True):
+            add_message(response.messages, message, receipt)
         return response
 
     async def heartbeat(self, request: pb.HeartbeatRequest, caller: Caller) -> pb.HeartbeatResponse:

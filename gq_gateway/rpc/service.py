@@ -13,7 +13,6 @@ from gq_gateway.gateway import Gateway
 from gq_gateway.rpc import guard
 from gq_gateway.rpc.groups import Groups
 from gq_gateway.rpc.leases import Leases
-from gq_gateway.rpc.poll import Polls
 from gq_gateway.rpc.publish import Publishing
 from gq_gateway.rpc.settle import Settling
 from gq_gateway.rpc.subscribe import Subscribing
@@ -30,9 +29,8 @@ class Service:
         leases = Leases()
         topics, publishing, settling = Topics(gateway), Publishing(gateway), Settling(gateway, leases)
         self.subscribing = Subscribing(gateway, leases)
-        self.polls = Polls(gateway.client, gateway.draining)
         self._taken = gateway.taken
-        groups = Groups(gateway, self.polls)
+        groups = Groups(gateway)
         self._methods: dict[str, Any] = {
             "CreateTopic": topics.create, "DeleteTopic": topics.delete, "ListTopics": topics.list,
             "Publish": publishing.publish, "PublishStream": publishing.stream,
@@ -59,6 +57,5 @@ class Service:
         return grpc.unary_unary_rpc_method_handler(guard.unary(call, self._taken), reads, writes)
 
     async def ended(self) -> None:
-        """Once everything that was taken for callers is given back."""
+        """Once everything that subscribers were handed is given back."""
         await self.subscribing.ended()
-        await self.polls.ended()

@@ -15,7 +15,8 @@ from gq_client.consumer_aio import AsyncConsumer
 from gq_client.consumer_lease import Message
 from gq_gateway import goqueue_pb2 as pb
 from gq_gateway.gateway import Gateway
-from gq_gateway.rpc.convert import add_message, milliseconds, mode_of, size_of, start_of
+from gq_gateway.polls import size_of
+from gq_gateway.rpc.convert import add_message, milliseconds, mode_of, start_of
 from gq_gateway.rpc.duplex import AUTHORIZED_S, STOPPING
 from gq_gateway.rpc.guard import Caller
 from gq_gateway.rpc.leases import Handed, Leases

@@ -3,6 +3,7 @@
 import pytest
 
 from gq_gateway import goqueue_pb2 as pb
+from gq_gateway.polls import size_of
 from gq_gateway.rpc import convert
 from gq_proto.codec import Record, encode_headers
 from gq_proto.errors import BadRecord, BadRequest
@@ -46,7 +47,7 @@ def test_what_does_not_decode_is_said_before_anything_is_appended() -> None:
     with pytest.raises(BadRecord):
         convert.add_message(out.messages, broken, "r")
     with pytest.raises(BadRecord):
-        convert.size_of(broken)
+        size_of(broken)
     assert not out.messages
 
 
@@ -56,7 +57,7 @@ def test_size_of_is_never_less_than_what_a_message_takes() -> None:
     for record in (Record("t" * 196, 1, 2**53, 2**53), large):
         out = pb.PollResponse()
         convert.add_message(out.messages, record, f"{record.topic}:1:{record.offset}:1:{'n' * 24}")
-        assert out.ByteSize() <= convert.size_of(record) + 2 * len(record.topic)
+        assert out.ByteSize() <= size_of(record) + 2 * len(record.topic)
 
 
 def test_settings_of_a_topic_there_and_back() -> None:
