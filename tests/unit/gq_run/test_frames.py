@@ -30,6 +30,7 @@ class Peers:
         self.router.linger = 0
         self.router.bind(self._endpoint)
         self._await(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        assert self.dealer.poll(WAIT_MS, zmq.POLLOUT)       # the event comes before the dealer has its pipe
 
     def down(self) -> None:
         self.router.close()
