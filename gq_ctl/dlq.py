@@ -8,13 +8,14 @@ import click
 
 from gq_ctl.app import Group, settings
 from gq_ctl.completion import complete_group, complete_topic
-from gq_ctl.letters import Letter, letters
+from gq_ctl.letters import count, letters
 from gq_ctl.message import shown
 from gq_ctl.output import Row
 from gq_ctl.units import show_time
 
 if TYPE_CHECKING:
     from gq_client import Client
+    from gq_client.letters import Letter
 
 CUT: Final = 60
 Function = Callable[..., None]
@@ -34,13 +35,13 @@ class Filter:
     def everything(self) -> bool:
         return self.group is None and self.partition is None and self.reason is None and self.most is None
 
-    def choose(self, client: "Client", topic: str) -> Iterator[Letter]:
+    def choose(self, client: "Client", topic: str) -> Iterator["Letter"]:
         found = (letter for letter in letters(client, topic, self.partition) if self._fits(letter))
         return itertools.islice(found, self.most)
 
-    def _fits(self, letter: Letter) -> bool:
+    def _fits(self, letter: "Letter") -> bool:
         return ((self.group is None or letter.group == self.group) and (self.reason is None or self.reason in letter.reason)
-                and (not self.offsets or letter.message.offset in self.offsets))
+                and (not self.offsets or letter.record.offset in self.offsets))
 
 
 def _filter(function: Function) -> Function:
@@ -78,11 +79,11 @@ def list_(topic: str | None, chosen: Filter) -> None:
 def _overview(client: "Client") -> list[Row]:
     from gq_proto.names import is_dlq, topic_of_dlq
     topics = sorted(topic_of_dlq(topic.name) for topic in client.topics() if is_dlq(topic.name))
-    return [{"topic": topic, "letters": count} for topic in topics if (count := sum(1 for _ in letters(client, topic)))]
+    return [{"topic": topic, "letters": found} for topic in topics if (found := count(client, topic))]
 
 
-def _row(letter: Letter) -> Row:
-    message = letter.message
+def _row(letter: "Letter") -> Row:
+    message = letter.record
     return {"partition": message.partition, "offset": message.offset, "topic": letter.topic, "origin_partition": letter.partition,
             "origin_offset": letter.offset, "group": letter.group, "count": letter.tries, "reason": letter.reason,
             "time": show_time(letter.time_us) if letter.time_us >= 0 else None, "_place": f"{message.partition} {message.offset}"}
@@ -99,15 +100,15 @@ def peek(topic: str, chosen: Filter) -> None:
     with settings().client() as client:
         for letter in chosen.choose(client, topic):
             if out.form == "value":
-                out.stdout.write((letter.message.value or b"") + b"\n")
+                out.stdout.write((letter.record.value or b"") + b"\n")
             elif out.form == "json":
                 row = _row(letter)
                 del row["_place"]
-                out.json({**to_json(letter.message), **row})
+                out.json({**to_json(letter.record), **row})
             else:
-                text = shown(letter.message.value)
-                table.append({"partition": letter.message.partition, "offset": letter.message.offset, "reason": letter.reason,
-                              "key": shown(letter.message.key), "value": text if len(text) <= CUT else text[:CUT - 3] + "..."})
+                text = shown(letter.record.value)
+                table.append({"partition": letter.record.partition, "offset": letter.record.offset, "reason": letter.reason,
+                              "key": shown(letter.record.key), "value": text if len(text) <= CUT else text[:CUT - 3] + "..."})
     if out.form == "table":
         out.rows(table, "offset", empty="no dead letters")
     out.stdout.flush()
@@ -143,11 +144,11 @@ def purge(topic: str, chosen: Filter) -> None:
     settings().output().one({"topic": topic, "purged": len(found)}, "purged")
 
 
-def _drop(client: "Client", topic: str, purged: list[Letter]) -> None:
+def _drop(client: "Client", topic: str, purged: list["Letter"]) -> None:
     """Their bytes too, up to the last one: letters may have come since."""
     from gq_proto.names import dlq_of
     ends: dict[int, int] = {}
     for letter in purged:
-        ends[letter.message.partition] = letter.message.offset + 1
+        ends[letter.record.partition] = letter.record.offset + 1
     for partition, end in ends.items():
         client.delete_before(dlq_of(topic), partition, end)

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from gq_client import admin
+from gq_client.letters import count_outstanding
 from gq_gateway.call import Call
 from gq_gateway.gateway import Gateway
-from gq_gateway.letters import count_outstanding
 from gq_gateway.scrape import merge, scrape
 from gq_gateway.table import Raw
 from gq_proto.access import ANY

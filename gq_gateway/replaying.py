@@ -7,12 +7,13 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from gq_client.stretch import stretch
 from gq_gateway.call import Call
 from gq_gateway.content import Partition
 from gq_gateway.groups import names
 from gq_gateway.moments import Position, position
 from gq_gateway.problems import Refused
-from gq_gateway.reading import offsets_at, stretch
+from gq_gateway.reading import offsets_at
 from gq_gateway.table import CONSUME, PUBLISH
 from gq_proto.errors import BadRequest, GoQueueError
 from gq_proto.messages import EARLIEST, LATEST
