@@ -4,6 +4,7 @@ Owns how what `verify` found is shown, and the listing of records, control recor
 """
 
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import click
 
 from gq_ctl.app import FAILED, NOT_FOUND, Failed, Group, Quiet, settings
 from gq_ctl.message import headers_json, shown, to_json
-from gq_ctl.output import Progress, Row, plain, say
+from gq_ctl.output import Output, Progress, Row, plain, say
 from gq_ctl.units import show_size, show_time
 from gq_proto.names import is_internal
 
@@ -38,12 +39,24 @@ def verify(path: Path | None) -> None:
     Prints one line a partition with its counts; without PATH the node's data directory. Damage is named on stderr with file and
     position, and the exit code is 1. A torn tail is only mentioned: the daemon cuts it when it starts.
     """
-    from gq_ctl.verify import Found, places, verify_place
+    from gq_ctl.verify import places, verify_place
+
+    def found() -> Iterator[tuple[Any, Any]]:
+        progress, seen = Progress("verified", time.monotonic), 0
+        for place in places(_path(path)):
+            whole = verify_place(place, lambda count, before=seen: progress.update(before + count))
+            seen += whole.messages + whole.control
+            progress.done()
+            yield place, whole
+
+    report(settings().output(), _path(path), found())
+
+
+def report(output: Output, path: Path, partitions: Iterable[tuple[Any, Any]]) -> None:
+    """Show (Place, Found) pairs. Failed when there are none, Quiet when they have problems."""
+    from gq_ctl.verify import Found
     rows, total, internal = [], Found(), 0
-    progress = Progress("verified", time.monotonic)
-    for place in places(_path(path)):
-        found = verify_place(place, lambda count: progress.update(total.messages + total.control + count))
-        progress.done()
+    for place, found in partitions:
         for note in found.notes:
             say(f"{note} (a torn tail: no damage, the daemon sees to it)")
         for problem in found.problems:
@@ -52,8 +65,8 @@ def verify(path: Path | None) -> None:
         total.add(found)
         internal += found.messages if is_internal(place.topic) else 0
     if not rows:
-        raise Failed(f"no segments below {_path(path)}: give a data directory, a partition's folder or a .log file", NOT_FOUND)
-    settings().output().rows(rows, "messages", {"bytes": show_size})
+        raise Failed(f"no segments below {path}: give a data directory, a partition's folder or a .log file", NOT_FOUND)
+    output.rows(rows, "messages", {"bytes": show_size})
     say(f"{total.messages - internal:,} messages, {internal:,} internal ones, in {len(rows)} partitions: "
         f"{f'{len(total.problems)} problems' if total.problems else 'no damage'}")
     if total.problems:

@@ -9,7 +9,7 @@ Never writes. Only reads files; the codec judges the bytes.
 import mmap
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -112,15 +112,20 @@ Watch = Callable[[int], None]
 
 def verify_place(place: Place, watch: Watch = lambda count: None) -> Found:
     """Everything about one partition; `watch` is told the records seen so far."""
-    whole = Found()
-    synced = _small_files(place.segments[0].parent, whole) if place.whole else -1   # first: a daemon may be appending
-    for number, segment in enumerate(place.segments):
+    small = small_files(place)           # first: a daemon may be appending
+    return joined(place, small, (verify_segment(path, path == place.segments[-1]) for path in place.segments), watch)
+
+
+def joined(place: Place, small: tuple[Found, int], segments: Iterable[Found], watch: Watch = lambda count: None) -> Found:
+    """What verify_segment found of each segment of the partition, in order, held together: is anything missing between them?"""
+    whole, synced = small
+    for number, (segment, found) in enumerate(zip(place.segments, segments)):
         base = base_of(segment)
         damaged = bool(whole.problems and whole.problems[-1].path == place.segments[number - 1])
         if number and base != whole.next_offset and not (damaged and base > whole.next_offset):
             whole.problems.append(Problem(segment, 0, whole.next_offset,
                                           f"the segment begins at offset {base}, the one before it ends at {whole.next_offset}"))
-        whole.add(verify_segment(segment, number == len(place.segments) - 1))
+        whole.add(found)
         watch(whole.messages + whole.control)
     if whole.next_offset < synced:
         whole.problems.append(Problem(place.segments[-1], whole.size, whole.next_offset,
@@ -128,11 +133,11 @@ def verify_place(place: Place, watch: Watch = lambda count: None) -> Found:
     return whole
 
 
-def _small_files(folder: Path, found: Found) -> int:
-    """Check the partition's authoritative files; the offset below which its log must be there, -1 when nothing says."""
-    synced = -1
-    for name, decode in SMALL_FILES.items():
-        path = folder / name
+def small_files(place: Place) -> tuple[Found, int]:
+    """What is wrong with the partition's authoritative files; and the offset below which its log must be there, else -1."""
+    found, synced = Found(), -1
+    for name, decode in SMALL_FILES.items() if place.whole else ():
+        path = place.segments[0].parent / name
         try:
             decoded = decode(path.read_bytes())
         except FileNotFoundError:
@@ -142,7 +147,7 @@ def _small_files(folder: Path, found: Found) -> int:
             continue
         if isinstance(decoded, files.Checkpoint):
             synced = decoded.recovery_point
-    return synced
+    return found, synced
 
 
 def verify_segment(path: Path, last: bool) -> Found:
