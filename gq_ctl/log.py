@@ -39,13 +39,13 @@ def verify(path: Path | None) -> None:
     Prints one line a partition with its counts; without PATH the node's data directory. Damage is named on stderr with file and
     position, and the exit code is 1. A torn tail is only mentioned: the daemon cuts it when it starts.
     """
-    from gq_ctl.verify import places, verify_place
+    from gq_ctl.verify import Found, places, verify_place
+    progress, seen = Progress("verified", time.monotonic), Found()
 
     def found() -> Iterator[tuple[Any, Any]]:
-        progress, seen = Progress("verified", time.monotonic), 0
         for place in places(_path(path)):
-            whole = verify_place(place, lambda count, before=seen: progress.update(before + count))
-            seen += whole.messages + whole.control
+            whole = verify_place(place, lambda count: progress.update(seen.messages + seen.control + count))
+            seen.add(whole)
             progress.done()
             yield place, whole
 
