@@ -78,7 +78,7 @@ class _Resource:
 def _responder(gateway: Gateway, route: Route, max_body: int) -> Responder:
     decoder = msgspec.json.Decoder(route.body) if route.body and not route.raw else None
     no_query = msgspec.convert({}, route.query) if not route.required_query else None
-    counts = gateway.counts(route.method, route.path)
+    counts = gateway.book.route(route.method, route.path)
     handler, lists, nullable = route.handler, route.query_lists, route.query_nullable
     about = (route.resource,) if route.resource else ()
 

@@ -11,27 +11,16 @@ from typing import Any, Final
 
 from gq_client.aio import AsyncClient
 from gq_client.aio_producer import AsyncProducer
+from gq_gateway.counts import Book
 from gq_gateway.door import Door
 from gq_gateway.polls import Polls
 from gq_proto.access import Access
 from gq_proto.errors import Unavailable
 from gq_run.exporter import Collected
-from gq_run.metrics import HTTP_LATENCY, HTTP_REQUESTS, HTTP_WAITING, Histogram, Sample
+from gq_run.metrics import HTTP_WAITING, Sample
 
 BLOCK_S: Final = 2.0             # with a producer whose memory is full
 NUMBERS_MAX: Final = 10_000
-
-
-class Counts:
-    """Requests of one route, by status, and how long they took."""
-
-    def __init__(self) -> None:
-        self.by_status: dict[int, int] = {}
-        self.latency = Histogram()
-
-    def note(self, status: int, seconds: float) -> None:
-        self.by_status[status] = self.by_status.get(status, 0) + 1
-        self.latency.observe(seconds)
 
 
 class Gateway:
@@ -45,12 +34,12 @@ class Gateway:
         self.door = door or Door()
         self.pid = os.getpid()
         self.draining = asyncio.Event()
+        self.book = Book()
         self.polls = Polls(client, self.draining, self.afterwards)
         self.waiting = 0                 # long polls by HTTP
         self.routes: Sequence[Any] = ()  # the table that is served
         self._producers: dict[str, AsyncProducer] = {}
         self._after: set[asyncio.Task[None]] = set()
-        self._counts: dict[tuple[str, str], Counts] = {}
         self._numbers: dict[str, int] = {}             # of groups: a cache
 
     async def authorize(self, request: Any, verb: str, topic: str = "", group: str = "") -> Access:
@@ -92,16 +81,7 @@ class Gateway:
                 del self._numbers[next(iter(self._numbers))]
         return self._numbers[group] == number
 
-    # -- metrics -----------------------------------------------------------------------------
-
-    def counts(self, method: str, path: str) -> Counts:
-        return self._counts.setdefault((method, path), Counts())
-
     def samples(self) -> Iterator[Sample]:
-        for (method, path), counts in self._counts.items():
-            for status, count in counts.by_status.items():
-                yield HTTP_REQUESTS, (method, path, str(status)), count
-            if counts.by_status:
-                yield HTTP_LATENCY, (method, path), counts.latency
+        yield from self.book.samples()
         yield HTTP_WAITING, (), self.waiting
         yield from self.door.samples()

@@ -143,6 +143,9 @@ HTTP_REQUESTS = _declare("goqueue_http_requests_total", COUNTER, "Requests answe
 HTTP_LATENCY = _declare("goqueue_http_request_seconds", HISTOGRAM, "From a request's last byte to its answer", "method", "path")
 HTTP_CONNECTIONS = _declare("goqueue_http_connections", GAUGE, "Connections of callers")
 HTTP_WAITING = _declare("goqueue_http_polls_waiting", GAUGE, "Long polls that wait for messages")
+GRPC_REQUESTS = _declare("goqueue_grpc_requests_total", COUNTER, "Calls that ended; a stream is one", "method", "status")
+GRPC_LATENCY = _declare("goqueue_grpc_request_seconds", HISTOGRAM, "From a unary call's request to its answer", "method")
+GRPC_STREAMS = _declare("goqueue_grpc_streams", GAUGE, "Streaming calls that are open", "method")
 
 # -- every daemon ------------------------------------------------------------------------------
 UPTIME = _declare("goqueue_uptime_seconds", GAUGE, "Since the daemon started", "daemon")

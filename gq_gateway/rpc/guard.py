@@ -4,13 +4,16 @@ A GoQueueError is the call's status, with its name in the trailers; anything els
 no more than that. A cancelled call (the caller went away, or its deadline passed) unwinds as asyncio tasks do.
 """
 
+import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import grpc
 from google.protobuf.message import DecodeError
 
+from gq_gateway.counts import OK, Counts
 from gq_gateway.rpc.status import status_of, trailers
 from gq_proto import limits
 from gq_proto.errors import BadRequest, GoQueueError, Internal
@@ -50,25 +53,35 @@ Unary = Callable[[Any, Caller], Awaitable[Any]]
 Stream = Callable[[Any, Caller], Awaitable[None]]
 
 
-def unary(method: Unary, taken: Callable[[], None] = lambda: None) -> Callable[[Any, Any], Awaitable[Any]]:
-    """A handler for grpc of a method that answers once. `taken()` is told of each call."""
+def unary(method: Unary, counts: Counts, taken: Callable[[], None] = lambda: None) -> Callable[[Any, Any], Awaitable[Any]]:
+    """A handler for grpc of a method that answers once. `taken()` is told of each call, `counts` of its end."""
     async def handle(request: Any, context: Any) -> Any:
         taken()
+        status, began = OK, time.perf_counter()
         try:
             return await method(readable(request), Caller(context))
-        except Exception as error:
+        except BaseException as error:
+            status = _told(error, context)
             await _refuse(context, error)
+        finally:
+            counts.note(status, time.perf_counter() - began)
 
     return handle
 
 
-def stream(method: Stream) -> Callable[[Any, Any], Awaitable[None]]:
+def stream(method: Stream, counts: Counts) -> Callable[[Any, Any], Awaitable[None]]:
     """A handler for grpc of a method that reads and writes caller.context itself. It returns when the call is over."""
     async def handle(request: Any, context: Any) -> None:
+        status = OK
+        counts.open += 1
         try:
             await method(readable(request), Caller(context))
-        except Exception as error:
+        except BaseException as error:
+            status = _told(error, context)
             await _refuse(context, error)
+        finally:
+            counts.open -= 1
+            counts.note(status, 0.0)
 
     return handle
 
@@ -90,8 +103,18 @@ def readable(request: Any) -> Any:
     return request
 
 
-async def _refuse(context: Any, error: Exception) -> None:
-    if isinstance(error, grpc.aio.BaseError):
+def _told(error: BaseException, context: Any) -> str:
+    """The status that a call ends with which fails so."""
+    if isinstance(error, GoQueueError):
+        return status_of(error).name
+    if not isinstance(error, asyncio.CancelledError | grpc.aio.BaseError):
+        return grpc.StatusCode.INTERNAL.name
+    late = context.time_remaining() is not None and context.time_remaining() <= 0
+    return (grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED).name
+
+
+async def _refuse(context: Any, error: BaseException) -> None:
+    if isinstance(error, grpc.aio.BaseError) or not isinstance(error, Exception):
         raise error                                 # grpc's own: it was aborted, or the caller left while it was written to
     if not isinstance(error, GoQueueError):
         _log.error("a bug in a gRPC call", exc_info=error)

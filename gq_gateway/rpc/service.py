@@ -29,7 +29,7 @@ class Service:
         leases = Leases()
         topics, publishing, settling = Topics(gateway), Publishing(gateway), Settling(gateway, leases)
         self.subscribing = Subscribing(gateway, leases)
-        self._taken = gateway.taken
+        self._taken, self._book = gateway.taken, gateway.book
         groups = Groups(gateway)
         self._methods: dict[str, Any] = {
             "CreateTopic": topics.create, "DeleteTopic": topics.delete, "ListTopics": topics.list,
@@ -50,11 +50,12 @@ class Service:
         call = self._methods[method.name]
         reads = guard.reader(GetMessageClass(method.input_type).FromString)
         writes = GetMessageClass(method.output_type).SerializeToString
+        counts = self._book.method(method.name, method.server_streaming)
         if method.client_streaming:
-            return grpc.stream_stream_rpc_method_handler(guard.stream(call), reads, writes)
+            return grpc.stream_stream_rpc_method_handler(guard.stream(call, counts), reads, writes)
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(guard.stream(call), reads, writes)
-        return grpc.unary_unary_rpc_method_handler(guard.unary(call, self._taken), reads, writes)
+            return grpc.unary_stream_rpc_method_handler(guard.stream(call, counts), reads, writes)
+        return grpc.unary_unary_rpc_method_handler(guard.unary(call, counts, self._taken), reads, writes)
 
     async def ended(self) -> None:
         """Once everything that subscribers were handed is given back."""

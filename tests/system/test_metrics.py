@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 import gq_client
 from gq_client.routing import To
+from gq_gateway import goqueue_pb2 as pb
+from gq_gateway import goqueue_pb2_grpc
 from gq_proto import codec
 from gq_proto.errors import Unauthorized
 from gq_proto.keys import parse_scopes
@@ -63,7 +66,7 @@ class Scrape:
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     on = {f"GOQUEUE_{name.upper()}_METRICS_ADDR": "127.0.0.1:0" for name in ALL}
-    made = Web(tmp_path_factory.mktemp("metrics"), GOQUEUE_METRICS_ADDR="127.0.0.1:0", **on)
+    made = Web(tmp_path_factory.mktemp("metrics"), GOQUEUE_METRICS_ADDR="127.0.0.1:0", GOQUEUE_GRPC_ADDR="127.0.0.1:0", **on)
     try:
         open_metad(made)
         made.start()
@@ -122,8 +125,22 @@ def work(web: Web) -> None:
         assert web.post(f"/messages/{op}", body).status == 200
     time_out(web)
     delay(web)
+    call(web)
     until(lambda: web.get("/topics/orders/dlq").json["letters"], "the rejected message is a dead letter")
     until(lambda: seen(web), "groupd's figures, up to a second old, are of now")
+
+
+def call(web: Web) -> None:
+    """By gRPC: two calls that are answered, one that is refused, a stream that has ended."""
+    status = web.node.status("gateway")
+    assert status is not None
+    with grpc.insecure_channel(status.facts["grpc"]) as channel:
+        stub = goqueue_pb2_grpc.GoQueueStub(channel)
+        for _ in range(2):
+            stub.ListTopics(pb.ListTopicsRequest(), timeout=20)
+        with pytest.raises(grpc.RpcError):
+            stub.Publish(pb.PublishRequest(message=pb.Draft(topic="no/name")), timeout=20)
+        assert list(stub.Settle(iter([]), timeout=20)) == []
 
 
 def seen(web: Web) -> bool:
@@ -281,6 +298,10 @@ def test_values_of_the_node(web: Web, scrape: Scrape) -> None:
     assert scrape("topics") == len(web.node.client().topics())
     assert scrape("http_requests_total", method="POST", path="/topics", status="201") == 3
     assert scrape("http_request_seconds_count", method="POST", path="/topics") == 3
+    assert scrape("grpc_requests_total", method="ListTopics", status="OK") == 2
+    assert scrape("grpc_requests_total", method="Publish", status="INVALID_ARGUMENT") == 1
+    assert scrape("grpc_request_seconds_count", method="ListTopics") == 2
+    assert scrape("grpc_requests_total", method="Settle", status="OK") == 1 and scrape("grpc_streams", method="Settle") == 0
     assert scrape("requests_denied_total", daemon="metad", reason="unauthorized") >= 1
     assert scrape("requests_denied_total", daemon="metad", reason="forbidden") == 0
     for daemon in ALL:

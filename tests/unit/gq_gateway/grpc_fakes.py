@@ -9,6 +9,7 @@ import grpc
 
 from gq_client.consumer_lease import HeldLease, Message
 from gq_client.routing import To
+from gq_gateway.counts import Book
 from gq_gateway.door import Door
 from gq_gateway.rpc.guard import Caller
 from gq_proto import codec
@@ -110,6 +111,7 @@ class Gateway:
         self.asked: list[tuple[str, str]] = []
         self.refuse: dict[str, GoQueueError] = {}          # by resource
         self.calls = 0
+        self.book = Book()
         self.door = Door()                                 # open to everyone
 
     def taken(self) -> None:

@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from gq_gateway import goqueue_pb2 as pb
+from gq_gateway.counts import Counts
 from gq_gateway.door import EVERYTHING, Door, listening, open_door
 from gq_gateway.routes import ROUTES
 from gq_gateway.rpc import guard
@@ -273,7 +274,7 @@ async def refused(name: str, request: Any, key: str) -> tuple[Any, Gateway]:
     wrap: Any = guard.stream if streams else guard.unary
     context = Context(metadata=(("authorization", f"Bearer {token(key)}"),) if key else ())
     with pytest.raises(grpc.aio.AbortError):
-        await wrap(Service(gateway)._methods[name])(request, context)  # type: ignore[arg-type]
+        await wrap(Service(gateway)._methods[name], Counts())(request, context)  # type: ignore[arg-type]
     return context.aborted[0], gateway
 
 
@@ -299,7 +300,7 @@ def test_the_right_key_is_let_in() -> None:
         gateway.client.answer = lambda kind, body: m.HeartbeatReply(3, [])
         context = Context(metadata=(("x-api-key", token("billing")),))
         request = requests("orders.eu", "billing")["Heartbeat"]
-        reply = await guard.unary(Service(gateway)._methods["Heartbeat"])(request, context)  # type: ignore[arg-type]
+        reply = await guard.unary(Service(gateway)._methods["Heartbeat"], Counts())(request, context)  # type: ignore[arg-type]
         assert reply.generation == 3 and [kind for kind, _ in gateway.client.asked] == [Kind.HEARTBEAT]
 
     run(play())

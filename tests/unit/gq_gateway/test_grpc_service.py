@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from gq_gateway import goqueue_pb2 as pb
+from gq_gateway.counts import Book, Counts
 from gq_gateway.rpc import guard
 from gq_gateway.rpc.guard import Caller
 from gq_gateway.rpc.service import DESCRIPTOR, NAME, Service
@@ -34,7 +35,7 @@ def test_what_is_no_message_is_refused_as_such(wrap: Any) -> None:
         read = guard.reader(pb.PublishRequest.FromString)
         context = Context()
         with pytest.raises(grpc.aio.AbortError):
-            await wrap(method)(read(b"\xff\xff\xff"), context)
+            await wrap(method, Counts())(read(b"\xff\xff\xff"), context)
         assert context.aborted[0] is grpc.StatusCode.INVALID_ARGUMENT
         with pytest.raises(BadRequest):
             [_ async for _ in guard.each(Context(read(b"\xff")))]
@@ -45,7 +46,7 @@ def test_what_is_no_message_is_refused_as_such(wrap: Any) -> None:
 async def outcome(method: Any, wrap: Any = guard.unary) -> tuple[Any, ...]:
     context = Context()
     with pytest.raises(grpc.aio.AbortError):
-        await wrap(method)(None, context)
+        await wrap(method, Counts())(None, context)
     return context.aborted
 
 
@@ -84,13 +85,43 @@ def test_a_cancelled_call_unwinds() -> None:
         await asyncio.Event().wait()
 
     async def play() -> None:
-        context = Context()
-        call = asyncio.ensure_future(guard.unary(forever)(None, context))
-        await asyncio.sleep(0)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert not context.aborted
+        for remaining, status in ((None, "CANCELLED"), (5.0, "CANCELLED"), (0.0, "DEADLINE_EXCEEDED")):
+            context, counts = Context(remaining=remaining), Counts()
+            call = asyncio.ensure_future(guard.unary(forever, counts)(None, context))
+            await asyncio.sleep(0)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert not context.aborted and counts.by_status == {status: 1}
+
+    run(play())
+
+
+def test_calls_are_counted_by_what_they_end_with_and_streams_while_they_are_open() -> None:
+    async def play() -> None:
+        gate = asyncio.Event()
+        outcomes: list[Any] = [None, Fenced("no"), ZeroDivisionError("a bug"), grpc.aio.AbortError()]
+
+        async def method(request: Any, caller: Caller) -> None:
+            await gate.wait()
+            outcome = outcomes.pop(0)
+            if outcome:
+                raise outcome
+
+        book = Book()
+        for wrap, counts in ((guard.unary, book.method("Ack", False)), (guard.stream, book.method("Settle", True))):
+            outcomes = [None, Fenced("no"), ZeroDivisionError("a bug"), grpc.aio.AbortError()]
+            gate.clear()
+            calls = [asyncio.ensure_future(wrap(method, counts)(None, Context())) for _ in range(4)]
+            await asyncio.sleep(0)
+            assert counts.open == (4 if counts.stream else 0)
+            gate.set()
+            await asyncio.gather(*calls, return_exceptions=True)
+            assert counts.by_status == {"OK": 1, "ABORTED": 1, "INTERNAL": 1, "CANCELLED": 1} and counts.open == 0
+        told = {(metric.name, labels): value for metric, labels, value in book.samples()}
+        assert told["goqueue_grpc_requests_total", ("Ack", "ABORTED")] == 1 and told["goqueue_grpc_streams", ("Settle",)] == 0
+        latency: Any = told["goqueue_grpc_request_seconds", ("Ack",)]
+        assert sum(latency.counts) == 4 and ("goqueue_grpc_request_seconds", ("Settle",)) not in told
 
     run(play())
 
