@@ -1,5 +1,6 @@
 """Messages of several frames over a connection that comes and goes."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,6 +37,12 @@ class Peers:
         self.router.close()
         self._await(zmq.EVENT_DISCONNECTED)
         assert not self.dealer.poll(0)        # it has seen that its pipe is gone
+
+    def wait_for_nobody(self) -> None:
+        """The event comes before the dealer has given up its pipe."""
+        until = time.monotonic() + WAIT_MS / 1000
+        while self.dealer.poll(0, zmq.POLLOUT):
+            assert time.monotonic() < until, "there is still somebody"
 
     def _await(self, wanted: int) -> None:
         while self._monitor.poll(WAIT_MS):
@@ -77,6 +84,7 @@ def test_a_message_arrives_whole(peers: Peers) -> None:
 
 def test_nobody_there_is_said(peers: Peers) -> None:
     peers.down()
+    peers.wait_for_nobody()
     with pytest.raises(zmq.Again):
         send(peers.dealer, [b"head", b"payload"])
 
