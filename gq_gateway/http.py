@@ -34,7 +34,7 @@ class HttpServer:
     def __init__(self, daemon: Daemon, gateway: Gateway) -> None:
         self._daemon, self._gateway = daemon, gateway
         self._server: uvicorn.Server | None = None
-        self._tls: tls.Tls | None = None
+        self._tls: tls.Renewed | None = None
         self._address = ""
         self._ticking: asyncio.Task[None] | None = None
 
@@ -46,7 +46,7 @@ class HttpServer:
         return make_app(self._gateway, bounds.body)
 
     async def start(self) -> None:
-        self._tls = tls.load(self._daemon.config, self.fact) if self.key == HttpServer.key else None
+        self._tls = tls.renewed(self._daemon.config, self.fact, self._daemon.log) if self.key == HttpServer.key else None
         listener = self._listen()
         if listener is None:
             return
@@ -77,7 +77,7 @@ class HttpServer:
         protocol = partial(config.http_protocol_class, config=config, server_state=server.server_state,
                            app_state=server.lifespan.state)
         server.servers.append(await asyncio.get_running_loop().create_server(
-            protocol, sock=listener, ssl=self._tls.context, backlog=BACKLOG, ssl_handshake_timeout=bounds.request_s,
+            protocol, sock=listener, ssl=self._tls.context(), backlog=BACKLOG, ssl_handshake_timeout=bounds.request_s,
             ssl_shutdown_timeout=bounds.request_s))
 
     async def stop(self, within: float) -> None:

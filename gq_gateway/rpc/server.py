@@ -44,8 +44,23 @@ def settings(max_message_bytes: int) -> Settings:
     ]
 
 
-def credentials(files: tls.Tls) -> grpc.ServerCredentials:
-    return grpc.ssl_server_credentials([(files.key, files.certificate)], files.client_ca, files.client_ca is not None)
+def credentials(files: tls.Renewed) -> grpc.ServerCredentials:
+    """grpc asks for each connection, on a thread of its own, whether the files changed."""
+    given = first = files.current()
+
+    def fetch() -> Any:
+        nonlocal given
+        found = files.current()
+        if found is given:
+            return None
+        given = found
+        return configuration(found)
+
+    return grpc.dynamic_ssl_server_credentials(configuration(first), fetch, first.client_ca is not None)
+
+
+def configuration(files: tls.Tls) -> Any:
+    return grpc.ssl_server_certificate_configuration([(files.key, files.certificate)], files.client_ca)
 
 
 class Listener:
@@ -102,7 +117,7 @@ class GrpcServer:
         host, port = paths.split_address(address)
         host = f"[{host}]" if ":" in host else host or ANY
         logging.getLogger("grpc").setLevel(logging.ERROR)
-        files = tls.load(config, "grpc")
+        files = tls.renewed(config, "grpc", self._daemon.log)
         listener = Listener(self._gateway, config.number("grpc.maxMessageBytes"), config.number("grpc.maxCalls"),
                             credentials(files) if files else None)
         try:

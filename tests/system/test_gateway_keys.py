@@ -5,6 +5,7 @@ wants keys from there, too.
 """
 
 import contextlib
+import os
 import ssl
 import time
 from collections.abc import Iterator
@@ -219,17 +220,25 @@ class Tls:
         public.node.start("gateway")
         self.public = public
 
-    def get(self, path: str, pair: Any, headers: dict[str, str]) -> Answer:
+    def line(self, pair: Any) -> HTTPSConnection:
         context = ssl.create_default_context(cafile=self.server.certificate)
         if pair:
             context.load_cert_chain(pair.certificate, pair.key)
-        line = HTTPSConnection("localhost", self.public.web.port, timeout=10, context=context)
-        try:
-            line.request("GET", path, headers=headers)
-            answer = line.getresponse()
-            return Answer(answer.status, answer.headers, answer.read())
-        finally:
-            line.close()
+        return HTTPSConnection("localhost", self.public.web.port, timeout=10, context=context)
+
+    def get(self, path: str, pair: Any, headers: dict[str, str]) -> Answer:
+        with contextlib.closing(self.line(pair)) as line:
+            return self.ask(line, path, headers)
+
+    def ask(self, line: HTTPSConnection, path: str, headers: dict[str, str]) -> Answer:
+        line.request("GET", path, headers=headers)
+        answer = line.getresponse()
+        return Answer(answer.status, answer.headers, answer.read())
+
+    def renew(self, folder: Path) -> None:
+        """Another certificate and key in the same places, as certbot puts them there."""
+        for new, old in zip(self_signed(folder, "renewed"), self.server, strict=True):
+            os.replace(new, old)
 
     def credentials(self, pair: Any) -> Any:
         roots = Path(self.server.certificate).read_bytes()
@@ -268,6 +277,32 @@ def test_who_speaks_plainly_or_never_ends_the_handshake_is_cut_off(tls: Tls, pub
                 pass
         assert time.monotonic() - began < 5
     assert tls.get("/topics", tls.caller, public.header("ops")).status == 200
+
+
+def shown(tls: Tls) -> bool:
+    """The certificate that lies there now is the gateway's."""
+    with contextlib.closing(tls.line(tls.caller)) as line, contextlib.suppress(ssl.SSLError):
+        line.connect()
+        return True
+    return False
+
+
+def test_a_renewed_certificate_is_taken_up_and_nobody_loses_a_connection(tls: Tls, public: Public, tmp_path: Path) -> None:
+    ops, old = public.header("ops"), tls.credentials(tls.caller)
+
+    def ask(stub: Any) -> Any:
+        return stub.ListTopics(pb.ListTopicsRequest(), metadata=public.metadata("ops"), timeout=10, wait_for_ready=True).topics
+
+    with contextlib.closing(tls.line(tls.caller)) as kept, public.stub(old) as stub:
+        assert tls.ask(kept, "/topics", ops).status == 200 and ask(stub)
+        socket = kept.sock
+        tls.renew(tmp_path)
+        until(lambda: shown(tls), "who comes now is shown the new certificate")
+        assert tls.ask(kept, "/topics", ops).status == 200 and kept.sock is socket and ask(stub)
+    with public.stub(tls.credentials(tls.caller)) as stub:
+        assert ask(stub)
+    with public.stub(old) as stub:
+        assert status_of(stub.ListTopics, pb.ListTopicsRequest())[0] is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(("name", "said"), [

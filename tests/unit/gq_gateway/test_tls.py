@@ -1,5 +1,6 @@
 """Certificates and keys: what fits is taken, everything else is one error that names option and file."""
 
+import logging
 import ssl
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,61 @@ def test_files_that_do_not_belong_together(ours: Pair, theirs: Pair) -> None:
 def test_a_key_with_a_passphrase_asks_nobody(folder: Path) -> None:
     locked = self_signed(folder, "locked", "secret")
     assert "wants a passphrase" in refusal(certFile=locked.certificate, keyFile=locked.key)
+
+
+class Renewing:
+    """Files that a test writes, and what the listener makes of them, at a time of the test's."""
+
+    def __init__(self, folder: Path, first: Pair, ca: Pair) -> None:
+        self.files = {name: folder / f"{name}.pem" for name in tls.FILES}
+        self.now = 0.0
+        self.write(certFile=first.certificate, keyFile=first.key, clientCaFile=ca.certificate)
+        given = config(**{name: str(path) for name, path in self.files.items()})
+        loaded = tls.load(given, "http")
+        assert loaded
+        self.made = tls.Renewed(given, "http", loaded, logging.getLogger("goqueue.gateway"), lambda: self.now)
+
+    def write(self, **sources: str) -> None:
+        for name, source in sources.items():
+            new = self.files[name].with_suffix(".new")
+            new.write_bytes(Path(source).read_bytes())
+            new.rename(self.files[name])
+
+    def at(self, now: float) -> tls.Tls:
+        self.now = now
+        return self.made.current()
+
+
+def test_files_that_change_are_taken_up_and_those_that_will_not_do_are_not(
+        tmp_path: Path, ours: Pair, theirs: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("goqueue").propagate = True
+    files = Renewing(tmp_path, ours, ours)
+    first = files.at(5.0)
+    assert files.at(7.0) is first and not caplog.records
+    files.write(certFile=theirs.certificate)                       # its key comes later
+    assert files.at(7.5) is first and not caplog.records, "not looked at yet"
+    assert files.at(8.5) is first and files.at(9.9) is first
+    assert [record.levelname for record in caplog.records] == ["ERROR"], "told once"
+    files.write(keyFile=theirs.key)
+    second = files.at(11.0)
+    assert second.certificate == Path(theirs.certificate).read_bytes() and second.context is not first.context
+    files.write(clientCaFile=theirs.certificate)
+    assert [one["subject"] for one in files.at(13.0).context.get_ca_certs()] == [((("commonName", "theirs"),),)], "and no other"
+    files.files["keyFile"].unlink()
+    assert files.at(15.0) is files.at(17.0) and files.at(17.0).key == second.key
+    files.write(certFile=ours.certificate, keyFile=ours.key)
+    assert files.at(19.0).key == first.key
+    assert "BEGIN" not in caplog.text
+
+
+def test_a_connection_gets_what_is_current_when_it_comes(tmp_path: Path, ours: Pair, theirs: Pair) -> None:
+    files = Renewing(tmp_path, ours, ours)
+    context = files.made.context()
+    before = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_side=True)
+    files.write(certFile=theirs.certificate, keyFile=theirs.key)
+    files.now = 5.0
+    after = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_side=True)
+    assert before.context is not after.context and after.context is files.made.current().context
 
 
 def test_options_have_short_names() -> None:
