@@ -1,10 +1,10 @@
-"""The compiled record codec. Everything else about the package is in setup.cfg.
+"""The compiled record codec, and which packages there are. Everything else about the package is in setup.cfg.
 
 Optional twice over: without Cython it is left out, without a compiler the build goes on without it. gq_proto.codec then runs
 the pure one, and `gqctl status` says so.
 """
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
 
 def extensions() -> list[Extension]:
@@ -20,4 +20,6 @@ def extensions() -> list[Extension]:
     return modules
 
 
-setup(ext_modules=extensions())
+# setup.cfg can name one folder to look in, and gq_spark is beside its jobs.
+setup(ext_modules=extensions(), packages=[*find_packages(include=["gq_*"]), *find_packages("spark", include=["gq_*"])],
+      package_dir={"gq_spark": "spark/gq_spark"})

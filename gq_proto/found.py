@@ -99,9 +99,14 @@ class Gathered(Struct, frozen=True, gc=False):
 
 
 class Columns(Struct, frozen=True, gc=False):
-    """Arrow-ready buffers of `count` records, native byte order; `*_offsets` are int32 (count + 1), validity is an LSB bitmap."""
+    """Arrow-ready buffers of `count` records, native byte order; `*_offsets` are int32 (one more than entries), validity is an LSB
+    bitmap. `header_offsets` are the records' lists in the entries that `name_*` and `content_*` hold; a record without headers
+    of its own is null there. The walk went over `size` bytes; `next_offset` is behind its last record, 0 if there was none."""
 
+    size: int
+    next_offset: int
     count: int
+    header_count: int
     offset: bytes
     timestamp: bytes
     priority: bytes
@@ -112,5 +117,9 @@ class Columns(Struct, frozen=True, gc=False):
     value_offsets: bytes
     value_data: bytes
     value_validity: bytes
-    headers_offsets: bytes
-    headers_data: bytes
+    header_offsets: bytes
+    header_validity: bytes
+    name_offsets: bytes
+    name_data: bytes
+    content_offsets: bytes
+    content_data: bytes

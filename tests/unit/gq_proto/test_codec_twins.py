@@ -138,7 +138,8 @@ def shown(found: Any) -> Any:
 def test_decode(compiled, data, lo, hi, skip):
     fields = {"topic": "t", "partition": 3, "delivery": 2, "lo": lo, "hi": hi, "skip": skip}
     assert shown(outcome(compiled.decode, data, **fields)) == shown(outcome(pure.decode, data, **fields))
-    assert outcome(compiled.columns, data, lo, hi) == outcome(pure.columns, data, lo, hi)
+    for without in (r.CONTROL, r.CONTROL | r.DELAYED, 0):
+        assert outcome(compiled.columns, data, lo, hi, skip, without) == outcome(pure.columns, data, lo, hi, skip, without)
 
 
 def file_of(data: bytes) -> int:
