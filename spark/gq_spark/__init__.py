@@ -9,8 +9,8 @@ nothing: a log that is being written is read up to what its checkpoint vouches f
 
 `options` what was asked for · `layout` which partitions lie where · `log` one partition: its segments and what their index files
 say · `decided` what became of delayed, cancelled and aborted messages · `bounds` from where to where · `pruning` what a query's
-filters leave · `planning` splits · `reading` a split as columns, `arrow` as record batches · `source` what Spark
-calls.
+filters leave · `planning` splits · `reading` a split as columns, `arrow` as record batches · `source` what Spark calls, `stream`
+and `rates` its streaming half.
 
 Invariants: a row is read once or not at all, whatever is appended, rolled or removed meanwhile; what is lost is an error that names
 the file, or with failOnDataLoss=false a warning; no message costs Python of its own unless it is compressed.

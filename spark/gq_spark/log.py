@@ -168,7 +168,7 @@ def _load(disk: Disk, part: Segment) -> Facts:
     newest = segment.unpack_max_timestamp(times.footer) if times.footer is not None else None
     if agree and part.following >= 0 and newest is not None and index.position == size:
         return Facts(index.payload, times.payload, runs.payload, size, index.next_offset, newest)
-    if not agree:
+    if not agree or not index.position:
         return _scanned(disk, part, size, Facts(b"", b"", b"", 0, part.base, 0))
     last = TIME_ENTRY.unpack_from(times.payload, len(times.payload) - TIME_ENTRY.size)[0] if times.payload else 0
     known = Facts(index.payload, times.payload, runs.payload, index.position, index.next_offset, last)

@@ -1,4 +1,4 @@
-"""What Spark calls: the data source `goqueue` and its batch reader. The sink is `sink`.
+"""What Spark calls: the data source `goqueue` and its batch reader. Streams are `stream`'s.
 
 Objects of these classes are pickled: planned in a process of the driver's, read in the executors' workers. PySpark refuses a
 reader that has pushFilters while spark.sql.python.filterPushdown.enabled is off; this one shows it to those only who call it.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
@@ -61,6 +62,10 @@ class GoQueue(DataSource):
 
     def reader(self, schema: StructType) -> "Reader":
         return Reader(parse(self.options), checked(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from gq_spark.stream import StreamReader
+        return StreamReader(parse(self.options, streaming=True), checked(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from gq_spark import sink  # it knows gq_client, which a reader must not need
