@@ -31,6 +31,7 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 TERMINATED: Final = 143
 METAD_PORT: Final = 7400
+GATEWAY: Final = {"url": "GOQUEUE_GATEWAY", "key": "GOQUEUE_KEY", "ca": "GOQUEUE_GATEWAY_CA", "cert": "GOQUEUE_GATEWAY_CERT"}
 
 SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "The node": {
@@ -96,24 +97,27 @@ class Settings:
         self.server: str | None = None
         self.gateway: str | None = None
         self.gateway_key: str | None = None
+        self.gateway_ca: str | None = None
+        self.gateway_cert: str | None = None
         self.form: str | None = None
 
     def output(self) -> Output:
         return Output(self.form or ("table" if os.isatty(1) else "json"))
 
-    def remote(self) -> tuple[str, str]:
-        """(URL of the gateway, API key); ("", "") when the node is meant itself."""
-        if self.data_dir is None and self.server is None and (url := self.gateway or os.environ.get("GOQUEUE_GATEWAY")):
-            return url, self.gateway_key or os.environ.get("GOQUEUE_KEY", "")
+    def remote(self) -> dict[str, str]:
+        """What remote.Remote takes, by the names of GATEWAY; {} when the node is meant itself."""
+        given = {"url": self.gateway, "key": self.gateway_key, "ca": self.gateway_ca, "cert": self.gateway_cert}
+        found = {name: given[name] or os.environ.get(variable, "") for name, variable in GATEWAY.items()}
+        if self.data_dir is None and self.server is None and found["url"]:
+            return found
         if self.gateway:
             raise click.UsageError("--gateway goes without --data-dir and --server: give one")
-        return "", ""
+        return {}
 
     def environment(self) -> dict[str, str]:
         """The variables that make a gqctl in a command's command find the same node."""
-        url, _ = self.remote()
-        if url:
-            return {"GOQUEUE_GATEWAY": url}
+        if remote := self.remote():
+            return {GATEWAY[name]: value for name, value in remote.items() if value}
         data_dir, server = self.node()
         return {"GOQUEUE_SERVER": server} if server else {"GOQUEUE_DATA_DIR": data_dir}
 
@@ -141,10 +145,9 @@ class Settings:
 
     def client(self, **options: Any) -> "Client":
         """Connected lazily; Failed at once when plainly nothing runs there. Use as a context manager."""
-        url, key = self.remote()
-        if url:
+        if remote := self.remote():
             from gq_ctl.remote import Remote
-            return cast("Client", Remote(url, key, **options))
+            return cast("Client", Remote(**remote, **options))
         from gq_ctl import line
         data_dir, server = self.node()
         if data_dir:
@@ -233,6 +236,10 @@ class Root(Group):
 @click.command(cls=Root, epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon there, 4 not found, 124 timed out.")
 @click.option("--key", "gateway_key", metavar="KEY", expose_value=False, callback=_keep,
               help="The API key for --gateway (GOQUEUE_KEY).")
+@click.option("--gateway-ca", metavar="FILE", expose_value=False, callback=_keep,
+              help="Authorities (PEM) whose certificate the gateway may show, instead of the system's (GOQUEUE_GATEWAY_CA).")
+@click.option("--gateway-cert", metavar="FILE", expose_value=False, callback=_keep,
+              help="Certificate and key (PEM) to show to a gateway that wants one (GOQUEUE_GATEWAY_CERT).")
 @click.version_option(__version__, prog_name="gqctl", message="%(prog)s %(version)s")
 def root() -> None:
     """GoQueue from the shell: topics, messages, groups, and the daemons of a node.

@@ -86,22 +86,22 @@ def _text(data: bytes) -> tuple[str, bool]:
 
 
 class Remote:
-    """`url`: of the gateway, http or https; `key`: an API key or "". Not for several threads."""
+    """`url`: of the gateway, http or https; `key`: an API key or ""; `ca` and `cert`: see remote_tls. Not for several threads."""
 
     routes = None
 
-    def __init__(self, url: str, key: str = "", **ignored: Any) -> None:
+    def __init__(self, url: str, key: str = "", ca: str = "", cert: str = "", **ignored: Any) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadRequest(f"{url!r} is no gateway: write http://host:8080")
         self._host, self._port, self._tls = parts.hostname, parts.port, parts.scheme == "https"
         self._path = parts.path.rstrip("/") + ("" if parts.path.rstrip("/").endswith("/v1") else "/v1")
-        self._key, self._line = key, self._made()
+        self._key, self._line = key, self._made(ca, cert)
 
-    def _made(self) -> http.client.HTTPConnection:
+    def _made(self, ca: str, cert: str) -> http.client.HTTPConnection:
         if self._tls:
-            import ssl  # takes longer to import than all the rest
-            return http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=ssl.create_default_context())
+            from gq_ctl import remote_tls
+            return http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=remote_tls.context(ca, cert))
         return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
 
     # -- requests -----------------------------------------------------------------------------
@@ -123,13 +123,10 @@ class Remote:
         fresh = self._line.sock is None
         try:
             return self._once(method, target, data, headers)
-        except (http.client.RemoteDisconnected, ConnectionError, BrokenPipeError) as error:
+        except (http.client.HTTPException, OSError) as error:
             self._line.close()
-            if fresh or method != "GET":
+            if fresh or method != "GET" or not _ended(error):
                 raise self._unreachable(error) from None
-        except OSError as error:
-            self._line.close()
-            raise self._unreachable(error) from None
         try:
             return self._once(method, target, data, headers)         # a kept connection that had ended meanwhile
         except (http.client.HTTPException, OSError) as error:
@@ -142,7 +139,15 @@ class Remote:
         return answer.status, answer.read()
 
     def _unreachable(self, error: Exception) -> Unavailable:
-        return Unavailable(f"cannot reach the gateway at {self._host}:{self._line.port}: {error or type(error).__name__}")
+        where = f"{self._host}:{self._line.port}"
+        if self._tls and isinstance(error, OSError):
+            from gq_ctl import remote_tls
+            if why := remote_tls.said(error, where):
+                return Unavailable(why)
+        if isinstance(error, http.client.HTTPException):
+            hint = "does it want a certificate of yours (--gateway-cert)?" if self._tls else "is it https://?"
+            return Unavailable(f"no HTTP comes from {where}, {hint} ({str(error) or type(error).__name__})")
+        return Unavailable(f"cannot reach the gateway at {where}: {error or type(error).__name__}")
 
     def run(self, operation: Any, timeout: float | None = None) -> NoReturn:
         raise BadRequest("this does not go through the gateway: use --server or --data-dir")
@@ -368,6 +373,12 @@ class RemoteReader:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _ended(error: Exception) -> bool:
+    """The other side ended the connection, as it may do with one that was kept."""
+    return (isinstance(error, http.client.RemoteDisconnected | ConnectionError)
+            or type(error).__name__ in ("SSLEOFError", "SSLZeroReturnError"))     # of ssl, which may not be imported
 
 
 def topic_of(found: Json) -> m.TopicMeta:

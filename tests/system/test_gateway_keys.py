@@ -7,6 +7,8 @@ wants keys from there, too.
 import contextlib
 import os
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from http.client import HTTPSConnection
@@ -20,7 +22,7 @@ from gq_gateway import goqueue_pb2 as pb
 from gq_gateway import goqueue_pb2_grpc
 from gq_proto import keys
 from tests.certificates import self_signed
-from tests.system.harness import Node, free_port, until
+from tests.system.harness import Node, environment, free_port, until
 from tests.system.web import Answer, Web, beside, reply
 
 PAYLOAD = "the-payload-nobody-may-log"
@@ -116,6 +118,22 @@ def test_over_http_without_a_key_there_is_nothing(public: Public, key: str) -> N
         answer = public.ask(key, method, path, body)
         assert (answer.status, answer.code, answer.headers["WWW-Authenticate"]) == (401, "unauthorized", "Bearer")
     assert public.ask(key, "GET", "/admin/health").json == {"live": True, "ready": True, "detail": ""}
+
+
+def test_gqctl_is_told_that_a_gateway_speaks_no_tls(public: Public) -> None:
+    code, said = gqctl(public, f"https://127.0.0.1:{public.web.port}")
+    assert code == 3 and f"127.0.0.1:{public.web.port} does not speak TLS: write http://" in said
+    assert gqctl(public, f"http://127.0.0.1:{public.web.port}") == (0, "")
+
+
+def gqctl(public: Public, url: str, **env: str) -> tuple[int, str]:
+    """The exit code and what it says, which is one line at most, of listing topics from elsewhere."""
+    given = {"GOQUEUE_DATA_DIR": "/nowhere", "GOQUEUE_GATEWAY": url, "GOQUEUE_KEY": public.tokens["ops"], **env}
+    done = subprocess.run([sys.executable, "-m", "gq_ctl", "topic", "list"], env=environment(**given), capture_output=True,
+                          text=True, timeout=60)
+    assert done.stderr.count("\n") == (1 if done.returncode else 0), done.stderr
+    assert done.returncode or "secret" in done.stdout
+    return done.returncode, done.stderr
 
 
 # -- gRPC ------------------------------------------------------------------------------------------
@@ -277,6 +295,25 @@ def test_who_speaks_plainly_or_never_ends_the_handshake_is_cut_off(tls: Tls, pub
                 pass
         assert time.monotonic() - began < 5
     assert tls.get("/topics", tls.caller, public.header("ops")).status == 200
+
+
+def test_gqctl_over_tls(tls: Tls, public: Public, tmp_path: Path) -> None:
+    both = tmp_path / "caller.pem"
+    both.write_bytes(Path(tls.caller.certificate).read_bytes() + Path(tls.caller.key).read_bytes())
+    here = f"https://localhost:{public.web.port}"
+    ca, cert = {"GOQUEUE_GATEWAY_CA": tls.server.certificate}, {"GOQUEUE_GATEWAY_CERT": str(both)}
+    assert gqctl(public, here, **ca, **cert) == (0, "")
+    for url, env, code, part in (
+            (here, cert, 3, "shows a certificate of nobody known here (self-signed certificate): give its authority, --gateway-ca"),
+            (here, ca, 3, "a certificate of yours"),
+            (here.replace("localhost", "127.0.0.2"), {**ca, **cert}, 3, "is for other names: IP address mismatch"),
+            (here.replace("https", "http"), {}, 3, "is it https://?"),
+            (here, {**ca, "GOQUEUE_GATEWAY_CERT": tls.caller.certificate}, 2, "holds no certificate with its key"),
+            (here, {"GOQUEUE_GATEWAY_CA": tls.server.key}, 2, "--gateway-ca: "),
+            (here, {"GOQUEUE_GATEWAY_CA": "/nothing"}, 2, "--gateway-ca: cannot read /nothing: No such file"),
+            (here, {**ca, "GOQUEUE_GATEWAY_CERT": "/nothing"}, 2, "--gateway-cert: cannot read /nothing: No such file")):
+        found, said = gqctl(public, url, **env)
+        assert (found, part in said) == (code, True), said
 
 
 def shown(tls: Tls) -> bool:
