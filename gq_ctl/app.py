@@ -61,6 +61,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Files and figures": {
         "log": ("log", "Dump and verify log files; no daemon needed."),
         "bench": ("benchmark", "Measure publish, latency, read, queue and end to end."),
+        "spark": ("spark", "Run jobs over the log files with Spark: export, reports, replay."),
     },
     "The shell": {
         "completion": ("completion", "Print the completion script for a shell."),

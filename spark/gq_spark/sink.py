@@ -3,7 +3,8 @@
     df.select("key", "value").write.format("goqueue").option("topic", "orders").mode("append").save()
 
 Columns are those of gq_spark.rows. At least once: a task that fails half-way has published some of its rows, Spark runs it again,
-and they are there twice; nothing is taken back. So that copies can be told, each message has the header `spark-row`:
+and they are there twice; nothing is taken back. So that copies can be told, each message has the header `spark-row` (one that its
+row brought along gives way):
 
     {write id}/{batch}/{partition}/{row}
 
@@ -115,8 +116,9 @@ def _send(batch: Any, topic: str, send: Callable[..., Any], prefix: str, row: in
     """Hand over a batch whose first row is number `row`; the number behind its last."""
     try:
         for message in rows_of(batch, topic):
-            send(message.topic, message.value, message.key, [*message.headers, (POSITION_HEADER, f"{prefix}{row}".encode())],
-                 message.priority, message.delay)
+            headers = [pair for pair in message.headers if pair[0] != POSITION_HEADER]     # a copy is of this write alone
+            headers.append((POSITION_HEADER, f"{prefix}{row}".encode()))
+            send(message.topic, message.value, message.key, headers, message.priority, message.delay)
             row += 1
     except CallerFault as error:
         raise located(error, f"{prefix}{row}") from None

@@ -32,7 +32,8 @@ def start(args: Any) -> "StreamingQuery":
     from pyspark.sql import functions as F
     rows = (job.session().readStream.format("goqueue")
             .options(topic=args.topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(args.batch)).load(args.path))
-    return (rows.withColumn("date", F.to_date("timestamp")).writeStream.format("parquet").partitionBy("date", "topic")
+    date = F.expr("date_from_unix_date(CAST(unix_micros(timestamp) DIV 86400000000 AS INT))")     # in whatever zone the session is
+    return (rows.withColumn("date", date).writeStream.format("parquet").partitionBy("date", "topic")
             .option("checkpointLocation", args.checkpoint or str(Path(args.to, "_checkpoint")))
             .trigger(availableNow=True).start(args.to))
 

@@ -14,9 +14,10 @@ from gq_proto import errors
 from gq_run import paths
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 OURS: Final = re.compile(r"^gq_\w+(?:\.\w+)*\.(\w+): (.*)$", re.MULTILINE)
+JAVAS: Final = re.compile(r"^An error occurred while calling .*\n: ")
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,22 +71,27 @@ def duration(text: str) -> int:
 
 
 def session() -> "SparkSession":
-    """The running session's twin with settings of its own, or a new one; days begin at midnight UTC."""
+    """The running session, or a new one; it knows the format."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     import gq_spark
-    spark = SparkSession.builder.appName("goqueue").getOrCreate().newSession()
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark = SparkSession.builder.appName("goqueue").getOrCreate()
     gq_spark.register(spark)
     return spark
 
 
-def read(spark: "SparkSession", args: argparse.Namespace, **options: str) -> "DataFrame":
+def size_of_row() -> "Column":
+    """Bytes of key and value."""
+    from pyspark.sql import functions as F
+    return F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
+
+
+def read(args: argparse.Namespace, **options: str) -> "DataFrame":
     """The rows that --path, --topic, --from and --to name."""
     times = {"startingTimestamp": getattr(args, "low", None), "endingTimestamp": getattr(args, "high", None)}
     given = {name: value for name, value in times.items() if value is not None}
-    return spark.read.format("goqueue").options(topic=args.topic, **given, **options).load(args.path)
+    return session().read.format("goqueue").options(topic=args.topic, **given, **options).load(args.path)
 
 
 def show(args: argparse.Namespace, rows: list[dict[str, Any]], value: str, empty: str) -> None:
@@ -99,13 +105,14 @@ def show(args: argparse.Namespace, rows: list[dict[str, Any]], value: str, empty
 
 def run(main: Callable[[Sequence[str]], None]) -> NoReturn:
     """The script's end: main(command line), and its exit code."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     try:
         main(sys.argv[1:])
         code = 0
     except errors.GoQueueError as error:
         code = _told(error)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         code = _told(of_spark(error))
     except app.Failed as error:
         say(str(error))
@@ -128,4 +135,4 @@ def of_spark(error: Exception) -> errors.GoQueueError:
     kind = getattr(errors, found[-1][0], None) if found else None
     if isinstance(kind, type) and issubclass(kind, errors.GoQueueError):
         return kind(found[-1][1])
-    return errors.Internal(str(error).strip().partition("\n")[0])
+    return errors.Internal(JAVAS.sub("", str(error)).strip().partition("\n")[0])

@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = job.Parser(__doc__, "*").times()
     parser.add_argument("--top", type=int, default=10, metavar="N", help="so many keys of each topic (default: 10)")
     args = parser.parse_args(argv)
-    rows = job.read(job.session(), args)
+    rows = job.read(args)
     heavy = [row.asDict() | {"key": shown(row.key)} for row in _shares(rows, "key", args.top).collect()]
     job.show(args, heavy, "key", "no messages")
     if args.output != "value":
@@ -30,8 +30,7 @@ def _shares(rows: "DataFrame", by: str, top: int = 0) -> "DataFrame":
     from pyspark.sql import Window
     from pyspark.sql import functions as F
     topic = Window.partitionBy("topic")
-    size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
-    counted = rows.groupBy("topic", by).agg(F.count("*").alias("messages"), F.sum(size).alias("bytes"))
+    counted = rows.groupBy("topic", by).agg(F.count("*").alias("messages"), F.sum(job.size_of_row()).alias("bytes"))
     ranked = counted.select("*", (F.col("messages") / F.sum("messages").over(topic)).alias("share"),
                             F.row_number().over(topic.orderBy(F.desc("messages"), by)).alias("rank"))
     return ranked.where(F.col("rank") <= top if top else F.lit(True)).orderBy("topic", "rank").drop("rank")

@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
     count = Observation()
-    rows = job.read(job.session(), args).where(args.where).select("key", "value", "headers", "priority")
+    rows = job.read(args).where(args.where).select("key", "value", "headers", "priority")
     (rows.observe(count, F.count("*").alias("messages")).write.format("goqueue")
      .options(topic=args.to_topic, **target(args.server, args.path)).mode("append").save())
     job.show(args, [{"topic": args.topic, "to_topic": args.to_topic, **count.get}], "messages", "")

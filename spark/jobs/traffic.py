@@ -14,10 +14,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--window", type=job.duration, default="1h", metavar="DURATION", help="length of a window (default: 1h)")
     args = parser.parse_args(argv)
     from pyspark.sql import functions as F
-    size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
-    found = (job.read(job.session(), args)
-             .groupBy(F.window("timestamp", f"{args.window} milliseconds").start.alias("start"), "topic")
-             .agg(F.count("*").alias("messages"), F.sum(size).alias("bytes"), F.approx_count_distinct("key", 0.02).alias("keys"))
+    found = (job.read(args).groupBy(F.window("timestamp", f"{args.window} milliseconds").start.alias("start"), "topic")
+             .agg(F.count("*").alias("messages"), F.sum(job.size_of_row()).alias("bytes"),
+                  F.approx_count_distinct("key", 0.02).alias("keys"))
              .select(F.unix_micros("start").alias("start_us"), "topic", "messages", "bytes", "keys").orderBy("start_us", "topic"))
     job.show(args, [row.asDict() for row in found.collect()], "messages", "no messages")
 

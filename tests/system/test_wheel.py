@@ -28,8 +28,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_what_the_checkout_holds(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
-    for package in ROOT.glob("gq_*"):
+    for package in (*ROOT.glob("gq_*"), ROOT / "spark/gq_spark"):
         assert {f"{package.name}/{path.name}" for path in package.glob("*.py")} <= inside
+    jobs = ROOT / "spark/jobs"
+    assert {f"gq_spark/jobs/{path.relative_to(jobs)}" for path in [*jobs.glob("*.py"), *jobs.glob("conf/*")]} <= inside
     for folder in ("etc", "systemd"):
         assert {f"gq_ctl/{path.relative_to(ROOT)}" for path in (ROOT / folder).rglob("*") if path.is_file()} <= inside
     assert {"gq_proto/protocol.txt", "gq_proto/segment.txt", "gq_proto/py.typed"} <= inside

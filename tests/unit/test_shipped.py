@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DAEMONS = sorted(path.parent.name for path in ROOT.glob("gq_*/__main__.py") if path.parent.name != "gq_ctl")
-PACKAGES = {path.parent.name for path in ROOT.glob("gq_*/__init__.py")}
+PACKAGES = {path.parent.name for where in ("", "spark/") for path in ROOT.glob(f"{where}gq_*/__init__.py")}
 
 
 @pytest.fixture
