@@ -5,7 +5,9 @@ A secret is printed once, on stdout, by `create`; nobody can show it again. Scop
 
 import os
 import time
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,6 +18,9 @@ from gq_ctl.units import show_time
 from gq_proto.errors import BadRequest, GoQueueError
 from gq_proto.keys import check_curve, parse_scopes, show_scope
 from gq_proto.messages import KeyMeta, Scope
+
+if TYPE_CHECKING:
+    from gq_client import Client
 
 
 def _scopes(text: str) -> list[Scope]:
@@ -42,7 +47,8 @@ SHOW: Final[dict[str, Show]] = {"created_us": show_time, "expires_us": lambda us
 def key_command() -> None:
     """Make, list and revoke API keys; show this node's CURVE key.
 
-    Callers on this machine need none. Listeners open to other machines want one with every request.
+    Callers on this machine need none. Listeners open to other machines want one with every request, and one to be there before
+    they open: `create` works on the data directory of a node that does not run, too.
     """
 
 
@@ -65,7 +71,7 @@ def create(name: str, allow: tuple[list[Scope], ...], expires: int | None, curve
     """
     _check(allow, curve, node)
     expires_us = time.time_ns() // 1000 + 1000 * expires if expires is not None else 0
-    with settings().client() as client:
+    with _keeper() as client:
         made = client.create_key(name, [scope for scopes in allow for scope in scopes], expires_us=expires_us, curve=curve or "",
                                  node=node)
     _warn(made.unconfirmed, "do not know it yet")
@@ -74,6 +80,21 @@ def create(name: str, allow: tuple[list[Scope], ...], expires: int | None, curve
         say("keep the key: it is not shown again")
         row["key"] = made.token
     settings().output().one(row, "key" if made.token else "id", SHOW)
+
+
+@contextmanager
+def _keeper() -> "Iterator[Client]":
+    """A client of the node; of its metad alone, run for as long as this takes, when the node does not run."""
+    data_dir, _ = ("", "") if settings().remote() else settings().node()
+    if data_dir:
+        from gq_ctl import line, offline
+        if not line.runs(data_dir):
+            say(f"no node runs on {data_dir}: the key is written there, for when it starts")
+            with offline.metad(data_dir), settings().client() as client:
+                yield client
+            return
+    with settings().client() as client:
+        yield client
 
 
 def _check(allow: tuple[list[Scope], ...], curve: str | None, node: bool) -> None:

@@ -69,9 +69,13 @@ def listens(path: str) -> bool:
 def check_up(data_dir: str) -> None:
     """Unavailable, with what to do, when plainly no node runs on this data directory. A daemon that is being restarted is not
     that: the client waits for it."""
-    if listens(paths.socket_path(data_dir, "metad")) or listens(paths.socket_path(data_dir, "supervisor")):
-        return
-    raise Unavailable(f"no node runs on {data_dir}: start it with `gqctl --data-dir {quoted(data_dir)} up`")
+    if not runs(data_dir):
+        raise Unavailable(f"no node runs on {data_dir}: start it with `gqctl --data-dir {quoted(data_dir)} up`")
+
+
+def runs(data_dir: str) -> bool:
+    """Does a node run there, or come up?"""
+    return any(listens(paths.socket_path(data_dir, name)) for name in ("metad", "supervisor"))
 
 
 def quoted(text: str) -> str:

@@ -43,7 +43,7 @@ def up_command(timeout: int) -> None:
     """
     data_dir = settings().local()
     os.makedirs(data_dir, mode=0o750, exist_ok=True)
-    with _alone(data_dir):
+    with alone(data_dir):
         _start(data_dir, timeout / 1000)
     _show([_row(name, status, {}) for name, status in _ask_all(data_dir).items()])
 
@@ -57,7 +57,7 @@ def down_command(timeout: int) -> None:
     """
     data_dir = settings().local()
     if os.path.isdir(data_dir):
-        with _alone(data_dir):
+        with alone(data_dir):
             _stop(data_dir, timeout / 1000)
 
 
@@ -68,7 +68,7 @@ def restart_command(daemons: tuple[str, ...], timeout: int) -> None:
     """Stop and start all daemons (with supervisor), or only the named DAEMONS."""
     data_dir, seconds = settings().local(), timeout / 1000
     os.makedirs(data_dir, mode=0o750, exist_ok=True)
-    with _alone(data_dir):
+    with alone(data_dir):
         if daemons:
             _restart_some(data_dir, daemons)
         else:
@@ -134,7 +134,7 @@ def _wait_ready(data_dir: str, supervisor: Any, before: int, timeout_s: float) -
             progress.done()
             status = found[late[0]]
             raise Failed(f"{', '.join(late)} not ready after {show_duration(timeout_s * 1000)}: "
-                         f"{status.detail if status else _last_words(data_dir, late[0]) or 'no answer'}")
+                         f"{status.detail if status else last_words(data_dir, late[0]) or 'no answer'}")
         time.sleep(POLL_S)
 
 
@@ -148,7 +148,7 @@ def _check_alive(data_dir: str, name: str, process: dict[str, Any] | None, befor
     if process is None:
         return
     if process["statename"] in GIVEN_UP or f"exited: {name} (exit status {USAGE}" in _tail(data_dir, "supervisord", before):
-        raise Hopeless(f"{name} does not start: {_last_words(data_dir, name) or process['spawnerr'] or process['description']}")
+        raise Hopeless(f"{name} does not start: {last_words(data_dir, name) or process['spawnerr'] or process['description']}")
 
 
 def _stop(data_dir: str, timeout_s: float) -> None:
@@ -198,14 +198,14 @@ def _holders(data_dir: str) -> dict[str, int]:
 
 
 @contextmanager
-def _alone(data_dir: str) -> Iterator[None]:
+def alone(data_dir: str) -> Iterator[None]:
     """One `up` or `down` at a time on a data directory; another one waits."""
     with open(os.path.join(data_dir, ".gqctl.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _last_words(data_dir: str, name: str) -> str:
+def last_words(data_dir: str, name: str) -> str:
     """The last line a daemon printed."""
     lines = _tail(data_dir, name, -TAIL_BYTES).strip().splitlines()
     return lines[-1].strip() if lines else ""
@@ -213,19 +213,19 @@ def _last_words(data_dir: str, name: str) -> str:
 
 def _size(data_dir: str, name: str) -> int:
     try:
-        return os.path.getsize(_log(data_dir, name))
+        return os.path.getsize(log_of(data_dir, name))
     except OSError:
         return 0
 
 
-def _log(data_dir: str, name: str) -> str:
+def log_of(data_dir: str, name: str) -> str:
     return os.path.join(data_dir, "daemons", f"{name}.log")
 
 
 def _tail(data_dir: str, name: str, start: int) -> str:
     """A log file from byte `start` on; negative: so many at its end."""
     try:
-        with open(_log(data_dir, name), "rb") as log:
+        with open(log_of(data_dir, name), "rb") as log:
             size = os.fstat(log.fileno()).st_size
             log.seek(min(start, size) if start >= 0 else max(0, size + start))
             return log.read().decode(errors="replace")
@@ -244,7 +244,7 @@ def _rows_of_directory(data_dir: str) -> list[Row]:
     from gq_ctl.supervisor import Supervisor
     processes = Supervisor(data_dir).processes()
     found = _ask_all(data_dir, tuple(processes) or DAEMONS)
-    return [_row(name, status, processes.get(name), _last_words(data_dir, name)) for name, status in found.items()]
+    return [_row(name, status, processes.get(name), last_words(data_dir, name)) for name, status in found.items()]
 
 
 def _rows_of_server(server: str) -> list[Row]:

@@ -76,7 +76,7 @@ class Supervisor:
                 if info["statename"] not in RUNNING:
                     self.start_process(name)
             return
-        environment = self._environment()
+        environment = self.environment()
         done = subprocess.run([sys.executable, "-m", "supervisor.supervisord", "-c", str(CONFIGURATION)], env=environment,
                               cwd=self.data_dir, stdin=subprocess.DEVNULL, capture_output=True, timeout=START_S)
         if done.returncode and not self.runs():
@@ -105,7 +105,8 @@ class Supervisor:
             rpc.shutdown()
             return ending.wait(timeout_s)
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Of its daemons, wherever they are started; the folders they need are made."""
         runtime = paths.make_runtime_dir(self.data_dir)
         os.makedirs(os.path.join(self.data_dir, "daemons"), mode=0o750, exist_ok=True)
         _raise_open_files()

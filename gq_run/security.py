@@ -184,5 +184,5 @@ def check_any(config: Config, key: str, verifier: Verifier, own: str = "") -> No
     address = config.text(key)
     public = not paths.is_loopback(paths.split_address(address)[0])
     if public and needs_keys(config, address) and verifier.known and not verifier.count(own):
-        raise BadConfig(f"{key}: {address!r} needs API keys and none was made: make one with `gqctl key create` while it listens "
-                        "on 127.0.0.1, or set security.insecure")
+        raise BadConfig(f"{key}: {address!r} needs API keys and none was made: make one, `gqctl key create NAME --allow all`, "
+                        "before it starts, or set security.insecure")

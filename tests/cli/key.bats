@@ -75,6 +75,16 @@ teardown_file() { stop_node; }
     chmod 600 "$file"
 }
 
+@test "a key before the first start: only for a node whose keys are kept here" {
+    run -1 --separate-stderr env GOQUEUE_METAD=tcp://elsewhere:7400 gqctl --data-dir "$GQ_DIR/n2" key create a --allow publish
+    [[ "$stderr" == *"tcp://elsewhere:7400"* ]] && [ "$(grep -c . <<< "$stderr")" = 2 ]
+    run ! ls "$GQ_DIR/n2/meta"
+    echo 'storage: {nonsense: 1}' > "$GQ_DIR/n2/goqueue.yaml"
+    run -2 gqctl --data-dir "$GQ_DIR/n2" key create a --allow publish
+    run -3 gqctl --data-dir "$GQ_DIR/n3" key list
+    run ! ls "$GQ_DIR/n3"
+}
+
 @test "a node's key has a CURVE key and no secret" {
     other="$(gqctl --data-dir "$GQ_DIR/other" key curve -o value)"
     run -0 --separate-stderr gqctl key create other --node --curve "$other" -o json
@@ -88,9 +98,11 @@ teardown_file() { stop_node; }
     port="$("$GQ_PYTHON" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')"
     run -1 --separate-stderr env GOQUEUE_METAD_ADDR="0.0.0.0:$port" gqctl up
     [[ "$stderr" == *"gqctl key create"* ]] && [ "$(grep -c . <<< "$stderr")" = 1 ]
-    gqctl up > /dev/null
-    key="$(gqctl key create me --allow publish -o value)"
-    gqctl down
+    run ! gqctl status
+    run -0 --separate-stderr env GOQUEUE_METAD_ADDR="0.0.0.0:$port" gqctl key create me --allow publish -o value
+    [[ "$stderr" == *"no node runs on $GOQUEUE_DATA_DIR"*"not shown again"* ]]
+    key="$output"
+    run ! gqctl status
     GOQUEUE_METAD_ADDR="0.0.0.0:$port" gqctl up > /dev/null
     curve="$(gqctl key curve -o value)"
     unset GOQUEUE_DATA_DIR

@@ -377,3 +377,15 @@ def test_a_public_listener_does_not_start_without_a_key_unless_that_is_wanted(tm
         web.node = node
         web.find()
         assert web.get("/topics").status == 200
+
+
+def test_a_node_is_public_from_its_first_start_with_a_key_that_was_made_before(tmp_path: Path) -> None:
+    made = Web(tmp_path, GOQUEUE_HTTP_ADDR=f"0.0.0.0:{free_port()}", GOQUEUE_METAD_ADDR=f"0.0.0.0:{free_port()}",
+               GOQUEUE_ADVERTISE="127.0.0.1")
+    try:
+        token = made.node.gqctl("key", "create", "ops", "--allow", "all", "-o", "value").stdout.decode().strip()
+        made.start()
+        assert made.get("/topics").status == 401
+        assert made.ask("GET", "/topics", headers={"X-API-Key": token}).status == 200
+    finally:
+        made.stop()
