@@ -101,7 +101,7 @@ def cancelled(log: Log, low: int, high: int) -> list[int]:
     for part in log.within(low, high):
         wanted = rng.clip(deciding(log.controls(part)), low, high)
         if wanted:
-            facts = log.facts(part)
+            facts = log.facts(part, Derived.INDEX)
             with log.disk.open(part.path()) as file:
                 data = codec.gather(file.fd, 0, facts.position, wanted, facts.index, part.base).data
                 file.note(len(data))

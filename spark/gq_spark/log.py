@@ -45,14 +45,22 @@ class Log:
     def __init__(self, disk: Disk, place: Place, kept: Kept | None = None) -> None:
         self.disk, self.place = disk, place
         self._facts: dict[int, Facts] = {}
+        self._one: dict[tuple[int, Derived], Facts] = {}
         self._kept: Kept = {} if kept is None else kept
         self.segments = place.segments
         first = place.segments[0].base if place.segments else 0
         self.start = max(place.mark.log_start if place.mark else 0, first)
 
-    def facts(self, part: Segment) -> Facts:
-        if part.base not in self._facts:
-            self._facts[part.base] = _load(self.disk, part)
+    def facts(self, part: Segment, kind: Derived | None = None) -> Facts:
+        """`kind`: its entries are enough. Of a sealed segment that is one file then."""
+        if part.base in self._facts:
+            return self._facts[part.base]
+        if kind and part.following >= 0:
+            found = self._one.get((part.base, kind)) or _load_one(self.disk, part, kind)
+            if found:
+                self._one[part.base, kind] = found
+                return found
+        self._facts[part.base] = _load(self.disk, part)
         return self._facts[part.base]
 
     @property
@@ -71,7 +79,7 @@ class Log:
         path = part.path()
         if path in self._kept:
             return self._kept[path]
-        found, _ = codec.select_runs(self.facts(part).runs, part.base, part.base, EVERY, _NO_LANE)
+        found, _ = codec.select_runs(self.facts(part, Derived.RUNS).runs, part.base, part.base, EVERY, _NO_LANE)
         if part.following >= 0:
             self._kept[path] = found
         return found
@@ -81,7 +89,7 @@ class Log:
     def not_before(self, timestamp: int, end: int) -> int:
         """No record below this offset is as new as `timestamp`; at most `end`."""
         for part in self.within(self.start, end):
-            facts = self.facts(part)
+            facts = self.facts(part, Derived.TIMEINDEX)
             if facts.newest_us >= timestamp:
                 number = bisect_left(_Times(facts.times), timestamp)
                 known = part.base + _offset_at(facts.times, number - 1) if number else part.base
@@ -91,7 +99,7 @@ class Log:
     def all_after(self, timestamp: int, end: int) -> int:
         """From this offset on the running maximum of timestamps is at least `timestamp`; at most `end`."""
         for part in self.within(self.start, end):
-            facts = self.facts(part)
+            facts = self.facts(part, Derived.TIMEINDEX)
             number = bisect_left(_Times(facts.times), timestamp)
             if number < len(facts.times) // TIME_ENTRY.size:
                 return min(max(part.base + _offset_at(facts.times, number), self.start), end)
@@ -101,8 +109,8 @@ class Log:
         """The first offset whose record is as new as `timestamp`, exactly; `end` when there is none before it."""
         low = self.not_before(timestamp, end)
         for part in self.within(low, end):
-            position = position_before(self.facts(part).index, part.base, low)
-            found = _first_in(self.disk, part, position, self.facts(part).position, timestamp)
+            facts = self.facts(part, Derived.INDEX)
+            found = _first_in(self.disk, part, position_before(facts.index, part.base, low), facts.position, timestamp)
             if found >= 0:
                 return max(min(found, end), self.start)
         return end
@@ -159,6 +167,16 @@ def position_behind(index: bytes, base: int, offset: int, end: int) -> int:
 
 
 # -- loading -----------------------------------------------------------------------------------
+
+def _load_one(disk: Disk, part: Segment, kind: Derived) -> Facts | None:
+    """Of a sealed segment one derived file, if it covers all of it."""
+    found = segment.read_derived(disk.read(part.path(kind.value)), kind, part.base)
+    newest = 0 if kind is not Derived.TIMEINDEX else segment.unpack_max_timestamp(found.footer or b"")
+    if found.footer is None or found.position != part.size or newest is None:
+        return None
+    index, times, runs = (found.payload if kind is one else b"" for one in _WALK)
+    return Facts(index, times, runs, found.position, found.next_offset, newest)
+
 
 def _load(disk: Disk, part: Segment) -> Facts:
     found = [segment.read_derived(disk.read(part.path(kind.value)), kind, part.base) for kind in _WALK]

@@ -11,6 +11,7 @@ from typing import Final
 
 from gq_proto import ranges as rng
 from gq_proto.limits import INDEX_INTERVAL_BYTES, TIMESTAMP_SKEW_US_MAX
+from gq_proto.segment import Derived
 from gq_spark.decided import aborted, cancelled, deciding
 from gq_spark.layout import Segment
 from gq_spark.log import Log, position_before, position_behind
@@ -100,7 +101,7 @@ def _cuts(log: Log, part: Segment, low: int, high: int, target: int) -> Iterator
     if part.following >= 0 and low <= part.base and high >= part.following and part.size <= target:
         yield low, 0, part.size, high       # its index need not be read
         return
-    facts = log.facts(part)
+    facts = log.facts(part, Derived.INDEX)
     position, end = position_before(facts.index, part.base, low), position_behind(facts.index, part.base, high, facts.position)
     if part.following >= 0 and high >= facts.next_offset:
         end = part.size             # what is wrong behind the last valid record is to be found

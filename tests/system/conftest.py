@@ -2,13 +2,18 @@
 `start_node` makes as many as a test wants. When a test fails, the report shows the end of what its daemons printed.
 """
 
+import importlib.util
+import os
+import shutil
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.system.harness import Node
+from tests.system.harness import ROOT, Node
 
 _nodes: list[Node] = []
 
@@ -41,6 +46,31 @@ def shared_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield made.start()
     finally:
         _end([made])
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One local session for all tests, with format goqueue; its workers run this interpreter."""
+    if not importlib.util.find_spec("pyspark") or not importlib.util.find_spec("pyarrow"):
+        pytest.skip("no pyspark: bin/setup dev installs it")
+    if not shutil.which("java"):
+        pytest.skip("no Java 17: bin/setup dev says how to get it")
+    from pyspark.sql import SparkSession
+
+    import gq_spark
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "spark")])
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "2",
+                "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.sql.session.timeZone": "UTC",
+                "spark.sql.python.filterPushdown.enabled": "true"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")     # pyspark's own
+        builder = SparkSession.builder.master("local[2]").appName("tests")
+        session = builder.config(map=settings).getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        gq_spark.register(session)
+        yield session
+        session.stop()
 
 
 def _end(nodes: list[Node]) -> None:
