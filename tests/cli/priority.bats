@@ -17,6 +17,14 @@ publish_all() { for p in background low normal high critical; do gqctl publish "
     [ "$(gqctl consume jump --group g --max 1 --timeout 30s -o json | field priority)" = 4 ]
 }
 
+@test "a critical message overtakes a backlog of a million" {
+    gqctl topic create million --partitions 3 > /dev/null
+    seq 1000000 | gqctl publish million -l --priority background > /dev/null
+    gqctl consume million --group g --max 1 --timeout 60s > /dev/null
+    gqctl publish million now --priority critical > /dev/null
+    [ "$(gqctl consume million --group g --max 1 --timeout 60s -o value)" = now ]
+}
+
 @test "messages come by priority, within one by offset" {
     gqctl topic create ordered --partitions 1 > /dev/null
     publish_all ordered

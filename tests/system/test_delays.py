@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import resource
 import shutil
 import threading
 import time
@@ -271,6 +272,26 @@ def test_groupd_restarts_between_ready_and_ack(start_node: Callable[..., Node]) 
             node.crash("groupd")
         with Taker(node, topic) as taker:
             until(lambda: {int(value) for value in taker.values} == set(range(20)), "nothing is lost", 40)
+
+
+def test_ready_records_that_find_no_room_are_written_once_there_is_some(start_node: Callable[..., Node]) -> None:
+    """The first few fit, the next does not; those that were written are not written again."""
+    node = start_node()
+    topic, count, due = make(node), 100, time.time() + 1.5
+    with node.client() as client, client.producer() as producer:
+        for number in range(count):
+            producer.send(topic, b"%d " % number + b"x" * 1000, deliver_at=due + number * 2 * TICK_S)
+        producer.flush()
+    [log] = (node.data / "logs" / topic / "0").glob("*.log")
+    unlimited = resource.prlimit(node.pid("logd"), resource.RLIMIT_FSIZE, (log.stat().st_size + 500, resource.RLIM_INFINITY))
+    with Taker(node, topic) as taker:
+        until(lambda: time.time() > due + count * 2 * TICK_S + BUSY_S, "all are due", 20)
+        assert 0 < len(taker.got) < count
+        resource.prlimit(node.pid("logd"), resource.RLIMIT_FSIZE, unlimited)
+        assert [int(value.split()[0]) for value in taker.wait(count).values] == list(range(count))
+    named = [offset for _, ranges in ready_records(node, topic) for low, n in zip(ranges[::2], ranges[1::2])
+             for offset in range(low, low + n)]
+    assert len(named) == len(set(named)) == count
 
 
 def test_what_is_scheduled_is_told_in_status_and_statistics(node: Node) -> None:
