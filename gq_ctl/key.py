@@ -62,7 +62,7 @@ def create(name: str, allow: tuple[list[Scope], ...], expires: int | None, curve
     """Make a key called NAME and print its secret: now, and never again.
 
     A SCOPE is VERB[:TOPICS[:GROUPS]]: publish, consume, admin or all (the three), and patterns in which * stands for anything.
-    Topics left out: all. Groups left out: all for consume and for admin of all topics, else none.
+    Topics left out: all. Groups left out: all for consume and for admin of all topics, else none. Or metrics: for Prometheus.
 
     \b
       gqctl key create shop --allow 'publish:orders.*' -o value

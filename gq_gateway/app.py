@@ -26,13 +26,15 @@ from gq_gateway.problems import (
     Refused,
     encode,
     problem_of,
+    status_of,
 )
 from gq_gateway.routes import ROUTES
-from gq_gateway.table import Raw, Route
+from gq_gateway.table import METRICS, Raw, Route
 from gq_proto.errors import GoQueueError, Internal
 
 PREFIX: Final = "/v1"
 JSON: Final = "application/json"
+PLAIN: Final = "text/plain; charset=utf-8"
 Responder = Callable[..., Awaitable[None]]
 _log = logging.getLogger("goqueue.gateway")
 _encoder = msgspec.json.Encoder()
@@ -159,18 +161,41 @@ async def _on_bug(request: Any, response: Any, error: Any, params: Any) -> None:
     refuse(response, Internal())
 
 
+class Scraper:
+    """Who asks for metrics, as the hook for keys wants it."""
+
+    listener = "metrics"
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self._headers = dict(scope["headers"])
+
+    def get_header(self, name: str) -> str | None:
+        found: bytes | None = self._headers.get(name.lower().encode())
+        return None if found is None else found.decode("latin-1")
+
+
+async def _metrics(gateway: Gateway, scraper: Scraper) -> tuple[int, str, bytes]:
+    """Status, content type, body."""
+    try:
+        await gateway.authorize(scraper, METRICS)
+    except GoQueueError as error:
+        return status_of(error), PLAIN, f"{error.message}\n".encode()
+    return 200, METRICS_TYPE, await node_metrics(gateway)
+
+
 def metrics_app(gateway: Gateway) -> Any:
     """What a daemon's exporter answers (gq_run.exporter), for the node."""
 
     async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
-        status, kind, body = 404, "text/plain; charset=utf-8", b"try /metrics, /health or /ready\n"
+        status, kind, body = 404, PLAIN, b"try /metrics, /health or /ready\n"
         if scope["path"] == "/metrics":
-            status, kind, body = 200, METRICS_TYPE, await node_metrics(gateway)
+            status, kind, body = await _metrics(gateway, Scraper(scope))
         elif scope["path"] == "/health":
             status, body = 200, b"alive\n"
         elif scope["path"] == "/ready":
             status, body = (200, b"ready\n") if gateway.is_ready() else (503, b"starting\n")
         headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+        headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

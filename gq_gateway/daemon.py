@@ -17,10 +17,12 @@ from gq_gateway.loop import AsyncLoop
 from gq_gateway.registration import Registration
 from gq_gateway.rpc.server import GrpcServer
 from gq_proto.errors import UnknownKind
-from gq_run.daemon import Daemon
+from gq_run import paths, security
+from gq_run.daemon import OFF, Daemon
 from gq_run.server import Incoming
 
 CLOSE_S: Final = 5.0
+METRICS_LISTENERS: Final = [f"metrics.listeners.{daemon}" for daemon in paths.METRICS_PORTS]
 GC_THRESHOLD: Final = (20_000, 10, 20)
 
 
@@ -65,6 +67,9 @@ class GatewayDaemon:
         self._gateway = Gateway(self._client, lambda: self._daemon.is_ready and registration.reachable, self._taken,
                                 self._daemon.metrics.collect, door)
         self._daemon.metrics.add(self._gateway.samples)
+        if any(self._daemon.config.text(key) not in ("", OFF) and security.needs_keys(self._daemon.config, key)
+               for key in METRICS_LISTENERS):
+            self._gateway.scrape_key = security.own_token(self._daemon.pair)
         self._servers = [make(self._daemon, self._gateway) for make in SERVERS]
         for server in self._servers:
             await server.start()

@@ -14,18 +14,18 @@ from typing import Any, Final
 
 from gq_proto.access import Access
 from gq_proto.errors import Forbidden, Unauthorized
-from gq_proto.keys import ADMIN
+from gq_proto.keys import ADMIN, METRICS
 from gq_proto.messages import MetadataReply
 from gq_run import logs, paths, security
 from gq_run.daemon import OFF
+from gq_run.exporter import bearer
 from gq_run.metrics import DENIED, Sample
 from gq_run.options import Config
 from gq_run.security import Verifier
 
-LISTENERS: Final = {"http": "http.address", "grpc": "grpc.address"}
+LISTENERS: Final = {"http": "http.address", "grpc": "grpc.address", "metrics": "metrics.listeners.node"}
 EVERYTHING: Final = security.OWN_NODE           # what who comes by a trusted listener may do
 MISSING: Final = "an API key is needed here: send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`"
-BEARER: Final = "bearer "
 _log = logging.getLogger("goqueue.gateway")
 
 
@@ -49,7 +49,10 @@ class Door:
         try:
             if verb == ADMIN and not (topic or group) and not access.owns_all():
                 raise access.refusal(verb)
-            access.need(verb, topic, group)
+            if verb == METRICS:
+                access.need_metrics()
+            else:
+                access.need(verb, topic, group)
         except Forbidden:
             self.forbidden += 1
             raise
@@ -85,15 +88,13 @@ class Door:
 
 def token_of(request: Any) -> str:
     """The key that a request (of falcon, or an rpc.guard.Caller) brings; "" for none."""
-    given: str = request.get_header("Authorization") or ""
-    if given[:len(BEARER)].lower() == BEARER:
-        return given[len(BEARER):].strip()
-    return request.get_header("X-API-Key") or ""
+    return bearer(request.get_header("Authorization") or "") or request.get_header("X-API-Key") or ""
 
 
 def listening(config: Config) -> dict[str, str]:
     """The listeners that are not switched off, and the option that says where each is."""
-    return {name: key for name, key in LISTENERS.items() if config.text(key) not in ("", OFF)}
+    return {name: key for name, key in LISTENERS.items()
+            if config.text(key) not in ("", OFF) and (name != "metrics" or config.switch("metrics.enabled"))}
 
 
 def open_door(config: Config, log: logging.Logger) -> Door:
@@ -102,11 +103,11 @@ def open_door(config: Config, log: logging.Logger) -> Door:
     for name, key in listening(config).items():
         address = config.text(key)
         public = not paths.is_loopback(paths.split_address(address)[0])
-        if security.needs_keys(config, address):
+        if security.needs_keys(config, key):
             guarded.append(name)
-            if public and not config.text(f"{name}.tls.certFile"):
+            if public and (name == "metrics" or not config.text(f"{name}.tls.certFile")):
                 log.warning("keys and messages cross the network in clear: set a certificate, or put TLS before it",
                             extra=logs.fields(listener=name, address=address))
-        elif public:
+        elif public and name != "metrics":
             log.warning("open to everyone: security.insecure is on", extra=logs.fields(listener=name, address=address))
     return Door(guarded, log=log)

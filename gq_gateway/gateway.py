@@ -33,6 +33,7 @@ class Gateway:
         self.is_ready, self.taken, self.collect = is_ready, taken, collect
         self.door = door or Door()
         self.pid = os.getpid()
+        self.scrape_key = ""             # of this node, for metrics of its daemons
         self.draining = asyncio.Event()
         self.book = Book()
         self.polls = Polls(client, self.draining, self.afterwards)
@@ -44,9 +45,9 @@ class Gateway:
 
     async def authorize(self, request: Any, verb: str, topic: str = "", group: str = "") -> Access:
         """The one hook for keys, called before anything else of a request is looked at, again for what its body names, and once
-        more after a long wait. `verb` is "publish", "consume", "admin", "any" (whoever has a key) or "" (open to everyone); `topic`
-        and `group` what it is about (with both, one scope must cover both), neither for the node. What else the caller may see
-        says the Access. Unauthorized, Forbidden; Unavailable while the keys are not known yet."""
+        more after a long wait. `verb` is "publish", "consume", "admin", "metrics", "any" (whoever has a key) or "" (open to
+        everyone); `topic` and `group` what it is about (with both, one scope must cover both), neither for the node. What else the
+        caller may see says the Access. Unauthorized, Forbidden; Unavailable while the keys are not known yet."""
         return self.door.admit(request, verb, topic, group)
 
     def producer(self, acks: str) -> AsyncProducer:

@@ -119,7 +119,7 @@ async def node_metrics(gateway: Gateway) -> bytes:
         found = []                 # metad is down: that, too, is to be seen in what is left
     addresses = sorted({str(status.facts.get("metrics", "")) for status in found
                         if isinstance(status, StatusReply) and status.pid != gateway.pid} - {""})
-    texts = await asyncio.gather(*[scrape(address) for address in addresses])
+    texts = await asyncio.gather(*[scrape(address, gateway.scrape_key) for address in addresses])
     return merge([own, *texts])
 
 

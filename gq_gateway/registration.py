@@ -63,6 +63,7 @@ class Registration:
                                 follower=f"{self._daemon.name}/{self._daemon.node_id}")
             reply, _ = await self._client.call(Kind.METADATA, question, to=METAD, timeout=LONG_POLL_MS / 1000 + GRACE_S)
             self._door.take(reply, self._daemon.config)
+            self._daemon.take_keys(reply, lambda topic_id: None)
             self._ready()
             if not any((known.daemon, known.node_id) == (self._daemon.name, self._daemon.node_id) for known in reply.daemons):
                 self._daemon.log.error("metad does not know this daemon any more, registering anew")

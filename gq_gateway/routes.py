@@ -19,7 +19,7 @@ from gq_gateway import (
     replaying,
     topics,
 )
-from gq_gateway.table import ADMIN, ANY_KEY, CONSUME, PUBLISH, Route
+from gq_gateway.table import ADMIN, ANY_KEY, CONSUME, METRICS, PUBLISH, Route
 from gq_proto.errors import (
     AlreadyExists,
     BadName,
@@ -131,7 +131,7 @@ LETTERS: Final = (
 
 NODE: Final = (
     Route("GET", "/admin/health", node.health, "Live and ready? 503 when not ready", "Node", reply=node.Health, also=(503,)),
-    Route("GET", "/admin/metrics", node.metrics, "The metrics of all daemons, for Prometheus", "Node", ADMIN,
+    Route("GET", "/admin/metrics", node.metrics, "The metrics of all daemons, for Prometheus", "Node", METRICS,
           reply=node.METRICS_TYPE),
     Route("GET", "/admin/cluster", node.cluster, "The daemons and what each says of itself", "Node", ADMIN, reply=node.Cluster),
     Route("GET", "/openapi.json", docs.openapi, "This document", "Node", reply="application/json"),

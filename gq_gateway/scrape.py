@@ -16,19 +16,21 @@ BYTES_MAX: Final = 64 * 1024 * 1024
 _HEAD: Final = re.compile(rb"# (?:HELP|TYPE) ([A-Za-z0-9_:]+) ")
 
 
-async def scrape(address: str) -> bytes:
-    """GET /metrics of a daemon at host:port; b"" when it does not answer in time: the others' figures count all the same."""
+async def scrape(address: str, key: str = "") -> bytes:
+    """GET /metrics of a daemon at host:port, with a key if it wants one; b"" when it does not answer in time: the others' figures
+    count all the same."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            return await _get(*paths.split_address(address))
+            return await _get(*paths.split_address(address), key)
     except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
         return b""
 
 
-async def _get(host: str, port: int) -> bytes:
+async def _get(host: str, port: int, key: str) -> bytes:
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        writer.write(b"GET /metrics HTTP/1.0\r\nHost: %b\r\n\r\n" % host.encode())
+        shown = f"Authorization: Bearer {key}\r\n" if key else ""
+        writer.write(f"GET /metrics HTTP/1.0\r\nHost: {host}\r\n{shown}\r\n".encode())
         head, _, body = (await _all(reader)).partition(b"\r\n\r\n")
     finally:
         writer.close()

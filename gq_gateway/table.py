@@ -14,6 +14,7 @@ from gq_proto.errors import GoQueueError
 PUBLISH: Final = "publish"
 CONSUME: Final = "consume"
 ADMIN: Final = "admin"
+METRICS: Final = "metrics"        # or admin of everything
 ANY_KEY: Final = "any"            # whoever has a key, or a right to the resource, whichever
 ANYONE: Final = ""
 

@@ -64,6 +64,11 @@ class Access:
         """May administer everything, keys too."""
         return self.node or any(s.verb == keys.ADMIN and s.topics == s.groups == "*" for s in self._scopes)
 
+    def need_metrics(self) -> None:
+        """Forbidden for who may not read what Prometheus reads, which names all topics and groups."""
+        if not (self.owns_all() or any(scope.verb == keys.METRICS for scope in self._scopes)):
+            raise self.refusal(keys.METRICS)
+
     def need_id(self, verb: str, topic_id: int, names: Names) -> None:
         """need() for a topic by its id. UnknownTopicId for one that nobody knows: 63 random bits give nothing away."""
         allowed = self._by_id.get((verb, topic_id))

@@ -4,7 +4,8 @@
     kept      id, salt (16 random bytes), BLAKE2b-256 of the secret under the salt as its key: enough, because a secret of 256
               random bits cannot be guessed, so no slow hash is needed, and each request can be checked
     scope     VERB[:TOPICS[:GROUPS]]   verb publish, consume, admin or all (the three); patterns with * for any characters.
-              TOPICS left out: all. GROUPS left out: all for consume and for admin of all topics, else none
+              TOPICS left out: all. GROUPS left out: all for consume and for admin of all topics, else none.
+              metrics, alone: what Prometheus reads; admin of everything includes it
 
 Owns the form of tokens, hashes and scopes, and comparing in constant time. Never makes chance: salts and secrets are handed in.
 """
@@ -24,7 +25,8 @@ PUBLISH: Final = "publish"
 CONSUME: Final = "consume"
 ADMIN: Final = "admin"
 ALL: Final = "all"
-VERBS: Final = (PUBLISH, CONSUME, ADMIN)
+METRICS: Final = "metrics"
+VERBS: Final = (PUBLISH, CONSUME, ADMIN)         # what a key may do with topics and groups
 
 ID_BITS: Final = 48
 SECRET_BITS: Final = 256
@@ -108,8 +110,10 @@ def matches(pattern: str, name: str) -> bool:
 def parse_scopes(text: str) -> list[Scope]:
     """The scopes that "consume:orders.*:billing" stands for; three for "all". BadRequest says what is legal."""
     verb, *patterns = text.split(":")
+    if text == METRICS:
+        return [Scope(METRICS, "", "")]
     if len(patterns) > 2 or verb not in (*VERBS, ALL):
-        raise BadRequest(f"bad scope {text!r:.220}: use VERB[:TOPICS[:GROUPS]] with publish, consume, admin or all")
+        raise BadRequest(f"bad scope {text!r:.220}: use VERB[:TOPICS[:GROUPS]] with publish, consume, admin or all; or metrics")
     topics = patterns[0] if patterns else "*"
     scopes = [Scope(one, topics, _groups(one, topics, patterns)) for one in (VERBS if verb == ALL else (verb,))]
     return check_scopes(scopes)
@@ -125,6 +129,8 @@ def _groups(verb: str, topics: str, patterns: Sequence[str]) -> str:
 
 def show_scope(scope: Scope) -> str:
     """parse_scopes(show_scope(s)) == [s]."""
+    if scope.verb == METRICS:
+        return METRICS
     return f"{scope.verb}:{scope.topics}" if scope.verb == PUBLISH else f"{scope.verb}:{scope.topics}:{scope.groups}"
 
 
@@ -134,8 +140,8 @@ def check_scopes(scopes: Iterable[Scope]) -> list[Scope]:
     if len(checked) > limits.KEY_SCOPES_MAX:
         raise BadRequest(f"{len(checked)} scopes: a key has {limits.KEY_SCOPES_MAX} at most, use patterns")
     for scope in checked:
-        if scope.verb not in VERBS:
-            raise BadRequest(f"bad verb {scope.verb!r:.100} of a scope: use publish, consume or admin")
+        if scope.verb not in (*VERBS, METRICS):
+            raise BadRequest(f"bad verb {scope.verb!r:.100} of a scope: use publish, consume, admin or metrics")
         for what, pattern in (("topics", scope.topics), ("groups", scope.groups)):
             if not _PATTERN.fullmatch(pattern):
                 raise BadRequest(f"bad pattern {pattern!r:.220} for {what}: use what is legal in names, and *")

@@ -81,6 +81,7 @@ class Daemon:
         self.facts: Callable[[], dict[str, Any]] = dict   # what STATUS says beside the fixed fields
         self.guard: security.Guard | None = None          # of a listener that wants keys
         self._zap: curve.Zap | None = None
+        self._scrapers: security.Scrapers | None = None   # where metrics want keys
         self.detail = "starting"             # one line for STATUS: why it is not ready, or what is wrong
         self.is_ready = False
         self._app: App | None = None
@@ -126,6 +127,9 @@ class Daemon:
             self.guard.names = names
             self.guard.verifier.take(reply)
             security.check_any(self.config, f"broker.listeners.{self.name}", self.guard.verifier, self.guard.public_key)
+        if self._scrapers:
+            self._scrapers.verifier.take(reply)
+            security.check_any(self.config, f"metrics.listeners.{self.name}", self._scrapers.verifier)
 
     def metad_endpoint(self) -> str:
         return self.config.text("broker.metad") or paths.ipc_endpoint(self.data_dir, "metad")
@@ -198,7 +202,7 @@ class Daemon:
             self.log.warning("default address is taken, going on without it", extra=logs.fields(key=key, address=address))
 
     def _bind_tcp(self, address: str) -> None:
-        guarded = security.needs_keys(self.config, address)
+        guarded = security.needs_keys(self.config, f"broker.listeners.{self.name}")
         if guarded and self.guard is None:
             self.guard, self._zap = security.Guard(self.pair, self.log), curve.Zap(self.loop, self.context)
         if not guarded and not paths.is_loopback(paths.split_address(address)[0]):
@@ -207,8 +211,13 @@ class Daemon:
 
     def _serve_metrics(self, address: str) -> None:
         host, port = paths.split_address(address)
-        self._exporter = exporter.Exporter(self.loop, self.metrics, host, port, lambda: self.is_ready)
+        admit = self._scrape_guard().admit if security.needs_keys(self.config, f"metrics.listeners.{self.name}") else _anyone
+        self._exporter = exporter.Exporter(self.loop, self.metrics, host, port, lambda: self.is_ready, admit)
         self._metrics_address = self._exporter.address
+
+    def _scrape_guard(self) -> security.Scrapers:
+        self._scrapers = security.Scrapers(security.Verifier(), security.own_token(self.pair))
+        return self._scrapers
 
     def _take_signals(self) -> Callable[[], None]:
         """SIGTERM and SIGINT stop the loop. The wake-up descriptor is written by the C handler, so none is lost while polling."""
@@ -265,9 +274,10 @@ class Daemon:
         yield REQUESTS, (self.name,), self.server.taken
         yield REFUSED, (self.name,), self.server.refused
         yield UNSENT, (self.name,), self.server.unsent
-        if self.guard:
-            yield DENIED, (self.name, "unauthorized"), self.guard.unauthorized
-            yield DENIED, (self.name, "forbidden"), self.guard.forbidden
+        guards = [guard for guard in (self.guard, self._scrapers) if guard]
+        if guards:
+            yield DENIED, (self.name, "unauthorized"), sum(guard.unauthorized for guard in guards)
+            yield DENIED, (self.name, "forbidden"), sum(guard.forbidden for guard in guards)
 
     def status(self) -> messages.StatusReply:
         facts = {"metrics": self._metrics_address, "endpoints": self.endpoints, **self.facts()}
@@ -338,6 +348,10 @@ def settle_node_id(data_dir: str, configured: str) -> str:
     if configured and configured != found:
         raise BadConfig(f"broker.nodeId is {configured} but {data_dir} belongs to node {found}: use that or another data directory")
     return found
+
+
+def _anyone(token: str) -> None:
+    """May read metrics."""
 
 
 def _drain(fd: int) -> None:

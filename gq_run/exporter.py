@@ -13,20 +13,24 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
+from gq_proto.errors import Forbidden, GoQueueError, Unauthorized
 from gq_run.loop import Loop
 from gq_run.metrics import COUNTER, HISTOGRAM, Histogram, Metric, Registry
 
 CLIENT_S: Final = 2.0        # a client's patience with which we put up
 COLLECT_S: Final = 5.0       # the loop's
 CONNECTIONS_MAX: Final = 8
+REFUSALS: Final[dict[type[GoQueueError], HTTPStatus]] = {Unauthorized: HTTPStatus.UNAUTHORIZED, Forbidden: HTTPStatus.FORBIDDEN}
 Collected = dict[Metric, list[tuple[tuple[str, ...], float | Histogram]]]
 
 
 class Exporter:
-    """Serves from construction to close(). OSError when the address is taken."""
+    """Serves from construction to close(). OSError when the address is taken. `admit`, called on the loop's thread with the key
+    that a scraper brings, raises Unauthorized, Forbidden or Unavailable: metrics are not for everyone."""
 
-    def __init__(self, loop: Loop, registry: Registry, host: str, port: int, is_ready: Callable[[], bool]) -> None:
-        self._loop, self._registry = loop, registry
+    def __init__(self, loop: Loop, registry: Registry, host: str, port: int, is_ready: Callable[[], bool],
+                 admit: Callable[[str], None] = lambda token: None) -> None:
+        self._loop, self._registry, self._admit = loop, registry, admit
         self.is_ready = is_ready
         self._http = _Http((host, port), _Handler, self)
         bound_host, bound_port = self._http.server_address[:2]
@@ -39,19 +43,28 @@ class Exporter:
         self._http.shutdown()
         self._http.server_close()
 
-    def collect(self) -> Collected:
-        """From the background thread: the loop's numbers. TimeoutError when it is busy for too long."""
+    def collect(self, token: str) -> Collected:
+        """From the background thread: the loop's numbers. TimeoutError when it is busy for too long; what `admit` raises."""
         future: Future[Collected] = Future()
 
         def run() -> None:
             try:
+                self._admit(token)
                 future.set_result(self._registry.collect())
+            except GoQueueError as e:
+                future.set_exception(e)
             except BaseException as e:
                 future.set_exception(e)
                 raise
 
         self._loop.post(run)
         return future.result(COLLECT_S)
+
+
+def bearer(authorization: str) -> str:
+    """The key in a header "Authorization: Bearer KEY"; "" for none."""
+    kind, _, token = authorization.partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
 
 def render(collected: Collected) -> bytes:
@@ -108,6 +121,7 @@ class _Http(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)      # scrapes of before may linger
         self.socket.bind(self.server_address)      # HTTPServer's own asks DNS for a name that nobody needs
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
@@ -146,9 +160,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _metrics(self) -> None:
         try:
-            collected = self.server.exporter.collect()
+            collected = self.server.exporter.collect(bearer(self.headers.get("Authorization", "")))
         except TimeoutError:
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"the daemon is too busy\n")
+            return
+        except GoQueueError as e:
+            self._answer(REFUSALS.get(type(e), HTTPStatus.SERVICE_UNAVAILABLE), f"{e.message}\n".encode())
             return
         self._answer(HTTPStatus.OK, render(collected), "text/plain; version=0.0.4; charset=utf-8")
 
@@ -156,6 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        if status == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
         self.end_headers()
         self.wfile.write(body)
 

@@ -6,6 +6,7 @@ wants of each request an API key in the envelope's token, or that the connection
 
     Verifier    token (or CURVE key) -> Access; for daemons, and for a gateway that checks its own callers
     Guard       what a Server asks about a guarded listener: admit(), shown()
+    Scrapers    what a guarded metrics listener asks: admit()
 
 A gateway is a trusted client of metad and checks its own callers:
 
@@ -19,10 +20,11 @@ A gateway is a trusted client of metad and checks its own callers:
     access.name                                                    # for logs and quotas; never log a token
 
 Verbs are in gq_proto.keys, the right that each kind of native request needs in gq_proto.rights. Whether a listener at an address
-needs keys at all says `needs_keys(config, address)`; `check_any(config, key, verifier)` refuses a public one while no key was made.
-Never logs a token.
+needs keys at all says `needs_keys(config, key)`; `check_any(config, key, verifier)` refuses a public one while no key was
+made. Never logs a token.
 """
 
+import hmac
 import logging
 import time
 from collections.abc import Callable
@@ -39,6 +41,7 @@ from gq_run.options import Config
 if TYPE_CHECKING:
     from gq_run.server import Incoming
 
+NO_KEY: Final = "an API key is needed here: send one that may read metrics, `Authorization: Bearer KEY`"
 WARN_S: Final = 10.0             # who has no valid key is told of in the log this often at most
 CACHED_MAX: Final = 10_000       # callers whose access is remembered; when there are more, all are looked up anew
 
@@ -159,12 +162,40 @@ class Guard:
             self._warned_of = self.unauthorized
 
 
+class Scrapers:
+    """Who may read a daemon's metrics: a key with the right to, and the gateway of the same node, by `own`."""
+
+    def __init__(self, verifier: Verifier, own: str) -> None:
+        self.verifier, self._own = verifier, own.encode()
+        self.unauthorized = self.forbidden = 0
+
+    def admit(self, token: str) -> None:
+        """Unauthorized, Forbidden; Unavailable before metad's first word."""
+        if hmac.compare_digest(token.encode("utf-8", "replace"), self._own):
+            return
+        try:
+            if not token:
+                raise Unauthorized(NO_KEY)
+            self.verifier.access(token).need_metrics()
+        except Unauthorized:
+            self.unauthorized += 1
+            raise
+        except Forbidden:
+            self.forbidden += 1
+            raise
+
+
+def own_token(pair: tuple[bytes, bytes]) -> str:
+    """By which daemons of one node know each other over HTTP; made of the secret half of its CURVE keys, which it tells nobody."""
+    return "node_" + hmac.digest(pair[1], b"goqueue-metrics", "sha256").hex()
+
+
 # -- listeners -------------------------------------------------------------------------------
 
-def needs_keys(config: Config, address: str) -> bool:
-    """Is a listener at "host:port" guarded? BadConfig for what is no address."""
-    host, _ = paths.split_address(address)
-    if config.switch("security.insecure"):
+def needs_keys(config: Config, key: str) -> bool:
+    """Is the listener of option `key` guarded? BadConfig for what is no address."""
+    host, _ = paths.split_address(config.text(key))
+    if config.switch("security.insecure") or (key.startswith("metrics.") and config.switch("metrics.open")):
         return False
     return config.text("security.require") == "tcp" or not paths.is_loopback(host)
 
@@ -183,6 +214,6 @@ def check_any(config: Config, key: str, verifier: Verifier, own: str = "") -> No
     and, where callers are known by CURVE keys, of none but this node's `own`."""
     address = config.text(key)
     public = not paths.is_loopback(paths.split_address(address)[0])
-    if public and needs_keys(config, address) and verifier.known and not verifier.count(own):
+    if public and needs_keys(config, key) and verifier.known and not verifier.count(own):
         raise BadConfig(f"{key}: {address!r} needs API keys and none was made: make one, `gqctl key create NAME --allow all`, "
-                        "before it starts, or set security.insecure")
+                        f"before it starts, or set {'metrics.open' if key.startswith('metrics.') else 'security.insecure'}")

@@ -88,6 +88,7 @@ DELAY: Final = (
 
 METRICS: Final = (
     Option("metrics.enabled", True, BOOL, "serve Prometheus metrics over HTTP"),
+    Option("metrics.open", False, BOOL, "true: they want no API key, even where other machines reach them"),
     *(Option(f"metrics.listeners.{daemon}", f"{paths.LOOPBACK}:{port}", TEXT, f"host:port of /metrics of {daemon}; off: none",
              name=f"{daemon}-metrics-addr")
       for daemon, port in paths.METRICS_PORTS.items()),

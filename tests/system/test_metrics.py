@@ -28,7 +28,8 @@ from gq_proto.keys import parse_scopes
 from gq_proto.messages import Kind, Produce, ProducePart
 from gq_run.curve import pair_of
 from gq_run.metrics import DECLARED
-from tests.system.harness import DAEMONS, ROOT, free_port, until
+from tests.certificates import self_signed
+from tests.system.harness import DAEMONS, ROOT, Node, free_port, until
 from tests.system.web import Web
 from tests.unit.gq_run.test_metrics import SPECIFIED, UNLABELLED
 
@@ -391,8 +392,13 @@ def tool(name: str) -> str:
     return found
 
 
-def test_prometheus_takes_its_files() -> None:
-    for what in (["config", ETC / "prometheus" / "prometheus.yml"], ["rules", ETC / "prometheus" / "goqueue.rules.yml"]):
+def test_prometheus_takes_its_files(tmp_path: Path) -> None:
+    for path in (ETC / "prometheus").glob("*.yml"):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "goqueue.key").write_text("gq_")
+    shutil.copy(self_signed(tmp_path, "ca").certificate, tmp_path / "goqueue-ca.pem")
+    for what in (["config", tmp_path / "prometheus.yml"], ["config", tmp_path / "prometheus-remote.yml"],
+                 ["rules", tmp_path / "goqueue.rules.yml"]):
         done = subprocess.run([tool("promtool"), "check", *map(str, what)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(alerts())} rules found" in done.stdout
@@ -408,10 +414,10 @@ def test_alerts_fire_when_they_should() -> None:
 class Prometheus:
     """A process that scrapes `target` every half second, with the shipped configuration otherwise."""
 
-    def __init__(self, folder: Path, target: str) -> None:
-        text = (ETC / "prometheus" / "prometheus.yml").read_text()
-        assert "127.0.0.1:9090" in text
-        (folder / "prometheus.yml").write_text(text.replace("127.0.0.1:9090", target).replace("interval: 15s", "interval: 500ms"))
+    def __init__(self, folder: Path, target: str, file: str = "prometheus.yml", shipped: str = "127.0.0.1:9090") -> None:
+        text = (ETC / "prometheus" / file).read_text()
+        assert shipped in text
+        (folder / "prometheus.yml").write_text(text.replace(shipped, target).replace("interval: 15s", "interval: 500ms"))
         shutil.copy(ETC / "prometheus" / "goqueue.rules.yml", folder)
         self.address = f"127.0.0.1:{free_port()}"
         self.said = folder / "said"
@@ -483,3 +489,66 @@ def test_no_alert_for_a_node_that_is_well(prometheus: Prometheus) -> None:
     down = {"GoQueueUnreachable", "GoQueueDaemonMissing", "GoQueueDaemonDown", "GoQueuePartitionWithoutLeader", "GoQueueClockSet",
             "GoQueueMessagesLost", "GoQueueDelaysOverdue"}
     assert [rule["name"] for rule in rules if rule["name"] in down and rule["state"] != "inactive"] == []
+
+
+# -- from other machines ---------------------------------------------------------------------------------
+
+class Watched:
+    """A node whose metrics, and HTTPS, other machines reach; keys that may and may not read them."""
+
+    def __init__(self, folder: Path) -> None:
+        pair = self_signed(folder, "node")
+        at = {name: f"0.0.0.0:{free_port()}" for name in ("METRICS", *(f"{daemon.upper()}_METRICS" for daemon in ALL))}
+        self.web = Web(folder, GOQUEUE_HTTP_ADDR="0.0.0.0:0", GOQUEUE_HTTP_TLS_CERT=pair.certificate, GOQUEUE_HTTP_TLS_KEY=pair.key,
+                       **{f"GOQUEUE_{name}_ADDR": address for name, address in at.items()})
+        self.addresses = [address.replace("0.0.0.0", "127.0.0.1") for address in at.values()]
+        self.watch, self.shop = (self.web.node.gqctl("key", "create", name, "--allow", scope, "-o", "value").stdout.decode().strip()
+                                 for name, scope in (("watch", "metrics"), ("shop", "publish")))
+        (folder / "goqueue.key").write_text(self.watch + "\n")
+        shutil.copy(pair.certificate, folder / "goqueue-ca.pem")
+        self.web.start()
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    made = Watched(tmp_path_factory.mktemp("watched"))
+    try:
+        yield made
+    finally:
+        made.web.stop()
+
+
+def test_public_metrics_want_a_key_that_may_read_them(watched: Watched) -> None:
+    for address in watched.addresses:
+        for key, status in (("", 401), ("nonsense", 401), (watched.shop, 403), (watched.watch, 200)):
+            line = http.client.HTTPConnection(address, timeout=20)
+            line.request("GET", "/metrics", headers={"Authorization": f"Bearer {key}"} if key else {})
+            answer = line.getresponse()
+            body = answer.read()
+            line.close()
+            assert answer.status == status and (b"goqueue_uptime_seconds{" in body) == (status == 200), (address, body)
+            assert (answer.headers["WWW-Authenticate"] == "Bearer") == (status == 401)
+        assert get(address, "/health") == "alive\n"
+
+
+def test_prometheus_scrapes_it_from_elsewhere(watched: Watched) -> None:
+    """All daemons: the gateway reads theirs with the node's own key."""
+    made = Prometheus(watched.web.node.folder, f"localhost:{watched.web.port}", "prometheus-remote.yml", "node.example.org:8080")
+    try:
+        until(made.ready, "Prometheus has scraped the node")
+        assert {found["metric"]["daemon"] for found in made.ask("goqueue_uptime_seconds")} == set(ALL)
+        denied = {found["metric"]["daemon"] for found in made.ask('goqueue_requests_denied_total{reason="forbidden"} >= 1')}
+        assert denied == set(ALL)
+    finally:
+        made.stop()
+
+
+def test_who_wants_them_open_says_so(tmp_path: Path) -> None:
+    with Node(tmp_path, env={"GOQUEUE_METAD_METRICS_ADDR": f"0.0.0.0:{free_port()}", "GOQUEUE_METRICS_OPEN": "true"}) as node:
+        node.start("metad")
+        assert "goqueue_uptime_seconds{" in get(node.env["GOQUEUE_METAD_METRICS_ADDR"].replace("0.0.0.0", "127.0.0.1"))
+        node.terminate()
+        del node.env["GOQUEUE_METRICS_OPEN"]
+        node.start("metad", wait=False)
+        assert node.processes["metad"].wait(20) == 2
+        assert "metrics.listeners.metad" in node.log("metad") and "metrics.open" in node.log("metad")

@@ -26,7 +26,8 @@ from tests.unit.gq_gateway.grpc_fakes import Context, Gateway, receipt_of, run
 from tests.unit.gq_gateway.rig import Answer, Rig
 
 SALT = b"s" * 16
-SCOPES = {"shop": "publish:orders.*", "billing": "consume:orders.*:billing", "ops": "all", "half": "admin:orders.*"}
+SCOPES = {"shop": "publish:orders.*", "billing": "consume:orders.*:billing", "ops": "all", "half": "admin:orders.*",
+          "watch": "metrics"}
 NUMBERS = {name: number for number, name in enumerate(SCOPES, 1)}
 VALUES = {"topic": "orders.eu", "group": "billing", "partition": "1", "offset": "5"}
 
@@ -135,7 +136,9 @@ def config(**given: Any) -> Config:
 @pytest.mark.parametrize(("given", "names"), [
     ({}, set()), ({"http_address": "0.0.0.0:8080"}, {"http"}), ({"grpc_address": ":9000"}, {"grpc"}),
     ({"http_address": "10.0.0.1:80", "grpc_address": "[::]:9000"}, {"http", "grpc"}),
-    ({"security_require": "tcp"}, {"http", "grpc"}),
+    ({"security_require": "tcp"}, {"http", "grpc", "metrics"}), ({"metrics_listeners_node": ":9090"}, {"metrics"}),
+    ({"metrics_listeners_node": ":9090", "metrics_open": True}, set()),
+    ({"metrics_listeners_node": ":9090", "metrics_enabled": False}, set()),
     ({"http_address": "0.0.0.0:8080", "security_insecure": True}, set()), ({"http_address": "off", "grpc_address": ""}, set())])
 def test_public_listeners_are_guarded(given: dict[str, Any], names: set[str]) -> None:
     assert set(open_door(config(**given), logging.getLogger("test_door"))._guarded) == names
@@ -150,22 +153,36 @@ def test_what_is_open_or_in_clear_is_said(caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.WARNING, "test_door"):
         log = logging.getLogger("test_door")
         open_door(config(http_address="127.0.0.1:80", security_require="tcp"), log)
+        open_door(config(metrics_listeners_node=":80", metrics_open=True), log)
         open_door(Config(SHARED, {"http.address": ":80", "http.tls.certFile": "x"}), log)
         assert not caplog.records
         open_door(config(http_address=":80"), log)
         open_door(config(http_address=":80", security_insecure=True), log)
-    assert ["in clear" in caplog.records[0].message, "open to everyone" in caplog.records[1].message] == [True, True]
+        open_door(config(metrics_listeners_node=":80"), log)
+    assert [any(word in record.message for word in ("in clear", "open to everyone")) for record in caplog.records] == [True] * 3
 
 
 def test_a_public_listener_without_any_key_is_an_error_once_that_is_known() -> None:
-    for option in ("http_address", "grpc_address"):
+    for option in ("http_address", "grpc_address", "metrics_listeners_node"):
         door = Door(["http"])
         door.take(m.MetadataReply(1, [], [], []), config(**{option: ":80"}))         # nothing said of keys yet
         with pytest.raises(BadConfig, match="gqctl key create"):
             door.take(m.MetadataReply(1, [], [], [], keys=[]), config(**{option: ":80"}))
         door.take(m.MetadataReply(1, [], [], [], keys=[]), config(**{option: ":80"}, security_insecure=True))
         door.take(m.MetadataReply(1, [], [], [], keys=[]), config())
-        assert listening(config(http_address="off")) == {"grpc": "grpc.address"}
+        assert listening(config(http_address="off")).keys() == {"grpc", "metrics"}
+
+
+def test_metrics_are_for_who_may_read_them_and_who_owns_all() -> None:
+    door = guarded()
+    for name, let_in in (("watch", True), ("ops", True), ("half", False), ("shop", False)):
+        if let_in:
+            door.admit(Request(x_api_key=token(name)), "metrics", "", "")
+        else:
+            with pytest.raises(Forbidden):
+                door.admit(Request(x_api_key=token(name)), "metrics", "", "")
+    watch = door.verifier.access(token("watch"))
+    assert not watch.sees("orders.eu") and not watch.sees_group("billing") and not watch.may("any")
 
 
 # -- HTTP ------------------------------------------------------------------------------------------

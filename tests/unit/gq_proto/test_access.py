@@ -94,6 +94,15 @@ def test_who_owns_all():
     assert not access("admin:*:a").owns_all() and not access("admin:a").owns_all() and not access("publish").owns_all()
 
 
+def test_who_reads_metrics():
+    for one in (access("metrics"), access("admin"), access("publish:a", "metrics"), access(node=True)):
+        one.need_metrics()
+    for one in (access("admin:a"), access("consume"), access()):
+        with pytest.raises(Forbidden):
+            one.need_metrics()
+    assert not access("metrics").may(ANY) and not access("metrics").owns_all()
+
+
 def test_a_refusal_is_the_same_for_what_exists_and_what_does_not():
     told = set()
     for topic in ("secret", "no-such-topic"):

@@ -68,6 +68,7 @@ def test_patterns(pattern, name, covered):
     ("consume:orders:billing-*", [Scope("consume", "orders", "billing-*")]),
     ("admin", [Scope("admin", "*", "*")]),
     ("admin:orders", [Scope("admin", "orders", "")]),
+    ("metrics", [Scope("metrics", "", "")]),
     ("all", [Scope("publish", "*", ""), Scope("consume", "*", "*"), Scope("admin", "*", "*")]),
 ])
 def test_scopes_as_written(text, scopes):
@@ -76,7 +77,8 @@ def test_scopes_as_written(text, scopes):
         assert keys.parse_scopes(keys.show_scope(scope)) == [scope]
 
 
-@pytest.mark.parametrize("text", ["", "read", "publish:a:b:c", "publish:a/b", "consume:a:ü", "publish:" + "x" * 197])
+@pytest.mark.parametrize("text", ["metrics:orders", "metrics:*:*", "", "read", "publish:a:b:c",
+                                  "publish:a/b", "consume:a:ü", "publish:" + "x" * 197])
 def test_bad_scopes(text):
     with pytest.raises(BadRequest):
         keys.parse_scopes(text)

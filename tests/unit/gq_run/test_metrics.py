@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gq_proto.errors import Forbidden, Unauthorized, Unavailable
 from gq_run import exporter
 from gq_run import metrics as m
 from gq_run.exporter import Exporter, render
@@ -96,12 +97,14 @@ def served(loop: Loop, registry: m.Registry) -> Iterator[tuple[Exporter, list[bo
     made.close()
 
 
-def get(loop: Loop, made: Exporter, path: str, turn_until: Callable[..., None]) -> tuple[int, str]:
+def get(loop: Loop, made: Exporter, path: str, turn_until: Callable[..., None],
+        headers: dict[str, str] | None = None) -> tuple[int, str]:
     answers: list[tuple[int, str]] = []
 
     def ask() -> None:
         try:
-            with urllib.request.urlopen(f"http://{made.address}{path}", timeout=10) as response:
+            request = urllib.request.Request(f"http://{made.address}{path}", headers=headers or {})
+            with urllib.request.urlopen(request, timeout=10) as response:
                 answers.append((response.status, response.read().decode()))
         except urllib.error.HTTPError as e:
             answers.append((e.code, e.read().decode()))
@@ -123,6 +126,29 @@ def test_paths(loop: Loop, served: tuple[Exporter, list[bool]], turn_until: Call
     ready[0] = True
     assert get(loop, made, "/ready", turn_until)[0] == 200
     assert get(loop, made, "/other", turn_until)[0] == 404
+
+
+def test_a_guarded_one_asks_on_the_loop_s_thread_who_it_is(loop: Loop, registry: m.Registry,
+                                                          turn_until: Callable[..., None]) -> None:
+    asked: list[tuple[str, bool]] = []
+    refusals: dict[str, Exception] = {"": Unauthorized("who?"), "wrong": Unauthorized("no"), "poor": Forbidden("not you"),
+                                      "early": Unavailable("later")}
+
+    def admit(token: str) -> None:
+        asked.append((token, threading.current_thread() is threading.main_thread()))
+        if token in refusals:
+            raise refusals[token]
+
+    made = Exporter(loop, registry, "127.0.0.1", 0, lambda: True, admit)
+    try:
+        found = [get(loop, made, "/metrics", turn_until, {"Authorization": f"Bearer {token}"} if token else {})
+                 for token in ("", "wrong", "poor", "early", "good")]
+        assert [status for status, _ in found] == [401, 401, 403, 503, 200]
+        assert found[0][1] == "who?\n" and "goqueue_messages_produced_total" not in found[2][1]
+        assert asked == [(token, True) for token in ("", "wrong", "poor", "early", "good")]
+        assert get(loop, made, "/health", turn_until)[0] == get(loop, made, "/ready", turn_until)[0] == 200
+    finally:
+        made.close()
 
 
 def test_a_busy_loop_is_a_503(loop: Loop, served: tuple[Exporter, list[bool]], monkeypatch: pytest.MonkeyPatch) -> None:

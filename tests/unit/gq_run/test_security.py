@@ -121,9 +121,12 @@ def config(**options: Any) -> Config:
     ("127.0.0.1:1", False), ("localhost:1", False), ("[::1]:1", False), (":1", True), ("0.0.0.0:1", True), ("[::]:1", True),
     ("10.1.2.3:1", True), ("example.org:1", True), ("127.0.0.1.example.org:1", True), ("*:1", True)])
 def test_public_listeners_want_keys(address: str, public: bool) -> None:
-    assert needs_keys(config(), address) is public
-    assert needs_keys(config(security__require="tcp"), address)
-    assert not needs_keys(config(security__require="tcp", security__insecure=True), address)
+    for key in ("broker.listeners.logd", "metrics.listeners.logd"):
+        at = {key.replace(".", "__"): address}
+        assert needs_keys(config(**at), key) is public
+        assert needs_keys(config(**at, security__require="tcp"), key)
+        assert not needs_keys(config(**at, security__require="tcp", security__insecure=True), key)
+        assert needs_keys(config(**at, metrics__open=True), key) is (public and key.startswith("broker"))
 
 
 def test_a_public_listener_is_refused_while_no_key_was_made() -> None:
