@@ -15,7 +15,7 @@ from bench.ground import rss_mb
 from tests.system.harness import until
 from tests.system.web import Web, beside, reply
 
-IDLE = 500
+IDLE = 1000
 CONFIG = "http: {answerTimeout: 700ms, drain: 5s}"
 
 

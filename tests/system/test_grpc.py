@@ -141,12 +141,15 @@ INVALID, MISSING, FAILED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NO
     ("Poll", pb.PollRequest(group="none", member="m"), MISSING, "unknown_group"),
     ("Heartbeat", pb.HeartbeatRequest(group="none", member="m"), MISSING, "unknown_group"),
     ("Commit", pb.CommitRequest(group="g", positions=[pb.Position(topic="nowhere")]), MISSING, "unknown_topic"),
+    ("Heartbeat", pb.HeartbeatRequest(group="here", member="nobody"), FAILED, "unknown_member"),
+    ("Join", pb.JoinRequest(group="here", topics=["big"], mode=pb.MODE_PARTITIONED), FAILED, "mode_mismatch"),
     ("Ack", pb.AckRequest(receipts=["x"]), INVALID, "bad_request"),
     ("Ack", pb.AckRequest(receipts=["big:0:1:1:AAYAAAABAAZhU8gdy8s0sepG"]), FAILED, "stale_receipt"),
 ])
 def test_what_is_wrong_has_its_status_and_trailers(rpc: Rpc, method: str, request_: Any, status: Any, code: str) -> None:
     stub = rpc.stub()
     stub.CreateTopic(pb.CreateTopicRequest(name="big", partitions=1, if_not_exists=True))
+    stub.Join(pb.JoinRequest(group="here", topics=["big"], mode=pb.MODE_SHARED))
     with refused(status, code):
         answer = getattr(stub, method)(request_)
         if method == "Subscribe":

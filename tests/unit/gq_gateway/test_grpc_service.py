@@ -12,8 +12,9 @@ from gq_gateway.counts import Book, Counts
 from gq_gateway.rpc import guard
 from gq_gateway.rpc.guard import Caller
 from gq_gateway.rpc.service import DESCRIPTOR, NAME, Service
-from gq_proto.errors import BadRequest, Fenced, Internal
+from gq_proto.errors import BY_CODE, BadRequest, Fenced, GoQueueError, Internal
 from tests.unit.gq_gateway.grpc_fakes import Context, Gateway, run
+from tests.unit.gq_gateway.test_grpc_status import documented
 
 SPEC = "CreateTopic DeleteTopic ListTopics Publish PublishStream Subscribe Ack Nack Reject Extend Commit Poll Join Leave Heartbeat"
 
@@ -48,6 +49,24 @@ async def outcome(method: Any, wrap: Any = guard.unary) -> tuple[Any, ...]:
     with pytest.raises(grpc.aio.AbortError):
         await wrap(method, Counts())(None, context)
     return context.aborted
+
+
+@pytest.mark.parametrize("kind", BY_CODE.values(), ids=lambda kind: kind.name)
+def test_every_error_comes_out_of_every_method_as_documented(kind: type[GoQueueError]) -> None:
+    async def method(request: Any, caller: Caller) -> None:
+        raise kind("why")
+
+    async def play() -> None:
+        service = Service(Gateway())  # type: ignore[arg-type]
+        for one in DESCRIPTOR.methods:
+            service._methods[one.name] = method
+            handler: Any = service.handler(one)
+            context = Context()
+            with pytest.raises(grpc.aio.AbortError):
+                await (handler.unary_unary or handler.unary_stream or handler.stream_stream)(None, context)
+            assert context.aborted[0].name == documented()[kind.name] and context.aborted[2][0] == ("goqueue-code", kind.name)
+
+    run(play())
 
 
 @pytest.mark.parametrize("wrap", [guard.unary, guard.stream])

@@ -1,5 +1,7 @@
 """Keys to access, and which right each kind of request needs."""
 
+import hmac
+
 import pytest
 
 from gq_proto import keys
@@ -52,6 +54,27 @@ def test_wrong_secret_unknown_key_and_expired_key_read_the_same():
             keyring.of_token(token.encode(), 5)
         told.add(refused.value.message)
     assert len(told) == 1
+
+
+def test_a_wrong_secret_takes_as_long_as_an_unknown_key_or_no_key_at_all(monkeypatch):
+    """By the work that is done: one hash and one comparison that does not stop at the first difference, whatever came."""
+    work = []
+    hashed, compared = keys._hash, hmac.compare_digest
+    monkeypatch.setattr(keys, "_hash", lambda secret, salt: work.append("hash") or hashed(secret, salt))
+    monkeypatch.setattr(hmac, "compare_digest", lambda a, b: work.append(("compare", len(a), len(b))) or compared(a, b))
+    found = []
+    for number, secret in ((1, 1), (1, 2), (99, 1)):
+        token = keys.make_token(f"{number:012x}", secret)
+        found.append(token.encode())
+    ring_of_one = ring(KeyMeta(f"{1:012x}", "a", [], 0, salt=b"s" * 16, hash=hashed(keys.split(found[0])[1], b"s" * 16)))
+    for token in (*found, b"", b"gq_", b"nonsense" * 100):
+        work.clear()
+        if token == found[0]:
+            ring_of_one.of_token(token, 0)
+        else:
+            with pytest.raises(Unauthorized):
+                ring_of_one.of_token(token, 0)
+        assert work == ["hash", ("compare", 32, 32)], token
 
 
 def test_a_key_ends_when_it_expires():
