@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gq_proto import messages as m
 from gq_proto.errors import BY_CODE, BadRequest, BadVersion, GoQueueError, Internal, NotLeader, error_of
 
-SPEC = Path(m.__file__).with_name("protocol.txt").read_text()
+SPEC = (Path(m.__file__).parents[1] / "protocol.txt").read_text()
 EXAMPLE = re.compile(r"^ +example\n +(\[.*\])\n +([0-9a-f ]+)$", re.M)
 
 
