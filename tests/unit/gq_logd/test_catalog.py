@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gq_proto import messages
-from gq_proto.errors import UnknownPartition, UnknownTopicId
+from gq_proto.errors import GoQueueError, UnknownPartition, UnknownTopicId
 from gq_proto.messages import Kind
 from tests.unit.gq_logd.world import NODE, TOPIC, Call, World, batch_of, values
 
@@ -107,7 +107,7 @@ def test_while_recovering_requests_are_put_off(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.core.recovered = False
     call = Call(Kind.RUNS, messages.Runs(0))
-    with pytest.raises(messages.GoQueueError, match="recovering"):
+    with pytest.raises(GoQueueError, match="recovering"):
         world.send(call)
     assert call.error.retriable
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gq_proto import codec, control, messages
 from gq_proto import ranges as rng
 from gq_proto import record as rec
-from gq_proto.errors import BadRequest, Fenced, OffsetOutOfRange, TooLarge
+from gq_proto.errors import BadRequest, Fenced, GoQueueError, OffsetOutOfRange, TooLarge
 from gq_proto.limits import REQUEST_FRAMES_MAX
 from gq_proto.messages import Kind
 from tests.unit.gq_logd.world import TOPIC, Call, World, batch_of, produce, values
@@ -331,7 +331,7 @@ def test_a_marker_may_name_absurd_ranges(tmp_path: Path) -> None:
 def test_other_markers_are_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     for type_, body in ((2, bytes(12)), (9, b""), (0, b"short"), (0x8001, b"")):
-        with pytest.raises(messages.GoQueueError):
+        with pytest.raises(GoQueueError):
             world.ask(Kind.WRITE_MARKER, messages.WriteMarker(type_, body))
     assert world.partition.log.end == 0
 
