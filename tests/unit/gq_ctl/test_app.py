@@ -88,7 +88,7 @@ def test_what_supervisor_inherits_is_absolute(tmp_path, monkeypatch):
     monkeypatch.setenv("GOQUEUE_RUNTIME_DIR", "run")
     data = tmp_path / "data"
     data.mkdir()
-    found = supervisor.Supervisor(str(data))._environment()
+    found = supervisor.Supervisor(str(data)).environment()
     assert found["PYTHONPATH"].split(":")[-1] == str(tmp_path / "lib")
     assert found["GOQUEUE_CONFIG"] == str(tmp_path / "node.yaml")
     assert found["GOQUEUE_SOCKETS"].startswith(str(tmp_path / "run")) and os.stat(found["GOQUEUE_SOCKETS"]).st_mode & 0o777 == 0o700
