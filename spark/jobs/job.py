@@ -105,15 +105,11 @@ def show(args: argparse.Namespace, rows: list[dict[str, Any]], value: str, empty
 
 def run(main: Callable[[Sequence[str]], None]) -> NoReturn:
     """The script's end: main(command line), and its exit code."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
     try:
         main(sys.argv[1:])
         code = 0
     except errors.GoQueueError as error:
         code = _told(error)
-    except (PySparkException, Py4JError) as error:
-        code = _told(of_spark(error))
     except app.Failed as error:
         say(str(error))
         code = error.code
@@ -121,6 +117,10 @@ def run(main: Callable[[Sequence[str]], None]) -> NoReturn:
         code = error.code
     except KeyboardInterrupt:
         code = app.INTERRUPTED
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        code = _told(of_spark(error))
     sys.exit(code)
 
 
