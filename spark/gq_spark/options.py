@@ -9,6 +9,8 @@
     includeDelayed      false: a delayed message comes where it became ready. true: it comes where it lies, due or not
     includeControl      false | true: control records are rows too
     failOnDataLoss      true | false: what is lost is a warning
+    pushFilters         false | true: the query's filters on topic, partition, offset and timestamp choose what is read. Needs
+                        spark.sql.python.filterPushdown.enabled, and a load() of its own for each query: see gq_spark.source
     minPartitions       into how many tasks at least to cut what is read
     maxOffsetsPerTrigger    how far, in offsets of all partitions together, a micro-batch goes. Streaming only
 
@@ -31,9 +33,9 @@ Offsets = int | Mapping[str, Mapping[int, int]]     # EARLIEST, LATEST, or by to
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _TRUTH: Final = {"true": True, "false": False}
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger",)
-_BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp")
+_BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "pushFilters")
 KNOWN: Final = ("path", "paths", "topic", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "isolation",
-                "includeDelayed", "includeControl", "failOnDataLoss", "minPartitions", "maxOffsetsPerTrigger")
+                "includeDelayed", "includeControl", "failOnDataLoss", "pushFilters", "minPartitions", "maxOffsetsPerTrigger")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Options:
     include_delayed: bool = False
     include_control: bool = False
     fail_on_data_loss: bool = True
+    push_filters: bool = False
     min_partitions: int = 0
     max_offsets: int | None = field(default=None)
 
@@ -79,6 +82,7 @@ def parse(given: Mapping[str, str], streaming: bool = False) -> Options:
         include_delayed=_choice("includeDelayed", said, _TRUTH, "false"),
         include_control=_choice("includeControl", said, _TRUTH, "false"),
         fail_on_data_loss=_choice("failOnDataLoss", said, _TRUTH, "true"),
+        push_filters=_choice("pushFilters", said, _TRUTH, "false"),
         min_partitions=_count("minPartitions", said.get("minPartitions"), 0) or 0,
         max_offsets=_count("maxOffsetsPerTrigger", said.get("maxOffsetsPerTrigger"), 1),
     )

@@ -2,6 +2,10 @@
 
 Objects of these classes are pickled: planned in a process of the driver's, read in the executors' workers. PySpark refuses a
 reader that has pushFilters while spark.sql.python.filterPushdown.enabled is off; this one shows it to those only who call it.
+
+Spark 4.3 plans the first query of a load() and keeps the splits for all later ones. So a load() is a snapshot: of a log that grows,
+load() again. And what was planned for pushed filters serves a later query that has others or none, or the other half of a union,
+which would miss rows: filters choose what is read only where the option pushFilters says that this load() is for one query.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -117,7 +121,8 @@ class Reader(DataSourceReader):
     def _push(self, filters: Iterable[Any]) -> Iterable[Any]:
         """All of them are left to Spark, too."""
         known = list(filters)
-        self.window = window_of(known)
+        if self.options.push_filters:
+            self.window = window_of(known)
         return known
 
     def partitions(self) -> list[Split]:

@@ -19,7 +19,8 @@ Row = dict[str, Any]
 
 
 def reader(path: object, filters: Iterable[Any] = (), schema: Any = SCHEMA, **options: Any) -> Reader:
-    made = Reader(parse({"path": str(path), **{name: str(value) for name, value in options.items()}}), schema)
+    given = {"path": str(path), "pushFilters": "true", **{name: str(value) for name, value in options.items()}}
+    made = Reader(parse(given), schema)
     made.pushFilters(filters)
     return made
 

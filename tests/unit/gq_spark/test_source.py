@@ -332,6 +332,7 @@ def test_spark_takes_the_reader_for_one_without_filters(world):
     assert made.pushFilters.__func__ is DataSourceReader.pushFilters      # its check while pushing down is off
     given = [EqualTo(("offset",), 3), EqualTo(("value",), b"")]
     assert list(made.pushFilters(given)) == given
+    assert offsets(rows(world.folder, given, pushFilters="false")) == list(range(1, 11))
 
 
 # -- loss ---------------------------------------------------------------------------------------------------------------------
