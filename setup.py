@@ -4,6 +4,8 @@ Optional twice over: without Cython it is left out, without a compiler the build
 the pure one, and `gqctl status` says so.
 """
 
+from glob import glob
+
 from setuptools import Extension, find_packages, setup
 
 
@@ -12,8 +14,8 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    codec = Extension("gq_proto._codec", ["gq_proto/_codec.pyx"], depends=["gq_proto/_codec.h"], include_dirs=["gq_proto"],
-                      extra_compile_args=["-O3"])
+    codec = Extension("gq_proto._codec", ["gq_proto/_codec.pyx"], depends=["gq_proto/_codec.h", *glob("gq_proto/compiled/*.pxi")],
+                      include_dirs=["gq_proto"], extra_compile_args=["-O3"])
     modules: list[Extension] = cythonize([codec], language_level=3)
     for module in modules:
         module.optional = True     # cythonize makes new ones and forgets it

@@ -86,8 +86,9 @@ class _Notes:
             self.runs[-2] += 1
         else:
             self.runs += (offset, 1, kind)
-        if position - self.last_index_position >= self.index_interval:
-            self.index += (offset - self.segment_base).to_bytes(4) + position.to_bytes(4)
+        relative = offset - self.segment_base
+        if position - self.last_index_position >= self.index_interval and 0 <= relative < 2**32 and position < 2**32:
+            self.index += relative.to_bytes(4) + position.to_bytes(4)       # an index has no place for others
             self.last_index_position = position
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp

@@ -66,8 +66,9 @@ def parse(buf: memoryview, at: int, end: int) -> tuple[int, Head | None]:
     if end - at < _SIZE:
         return r.SHORT, None
     start, flags, crc, offset, timestamp, lane, key, value, headers = _FAST.unpack_from(buf, at)
-    if start != _START or lane not in _LANES[flags] or not 0 <= timestamp <= r.TIMESTAMP_MAX or offset < 0 \
-            or (value > VALUE_CEILING and value != r.VALUE_NULL) or 0 < headers < _ENTRY_MIN or flags & _ODD:
+    if start != _START or lane not in _LANES[flags] or not 0 <= timestamp <= r.TIMESTAMP_MAX \
+            or not 0 <= offset <= r.OFFSET_MAX or (value > VALUE_CEILING and value != r.VALUE_NULL) \
+            or 0 < headers < _ENTRY_MIN or flags & _ODD:
         why = _header_violation(start, flags, offset, timestamp, lane >> 8, lane & 0xFF, key, value, headers)
         if why:
             return why, None
@@ -96,7 +97,7 @@ def _header_violation(start: bytes, flags: int, offset: int, timestamp: int, pri
         return r.BAD_CODEC
     if not 0 <= timestamp <= r.TIMESTAMP_MAX:
         return r.BAD_TIMESTAMP
-    if offset < 0:
+    if not 0 <= offset <= r.OFFSET_MAX:
         return r.BAD_OFFSET
     if value != r.VALUE_NULL and value > VALUE_CEILING:
         return r.BAD_LENGTH

@@ -46,6 +46,7 @@ CODEC_ZSTD: Final = 1
 
 KEY_NULL: Final = 0xFFFF
 VALUE_NULL: Final = 0xFFFF_FFFF
+OFFSET_MAX: Final = 2**63 - 2        # what follows is a number of 63 bits too
 TIMESTAMP_MAX: Final = 2**62 - 1
 
 FLAG_NAMES: Final = {COMPRESSED: "compressed", TRANSACTIONAL: "transactional", DELAYED: "delayed", CONTROL: "control",

@@ -292,6 +292,17 @@ class TestScan:
         scan = codec.scan(b"?" + raw + b"?", 1, 41, base_position=1000, segment_base=40, last_index_position=-10**6)
         assert (scan.position, scan.index, scan.reason) == (1001 + len(raw), bytes.fromhex("00000001 000003e9"), "short")
 
+    @pytest.mark.parametrize(("offset", "base"), [(2**32 + 40, 40), (41, 42), (2**62, 0)])
+    def test_an_index_has_no_place_for_what_is_not_of_its_segment(self, codec, offset, base):
+        scan = codec.scan(stamped(raw_record(), offset), segment_base=base, last_index_position=-10**6)
+        assert (scan.next_offset, scan.index, scan.last_index_position) == (offset + 1, b"", -10**6)
+
+    def test_the_last_offset_there_is(self, codec):
+        raw = bytearray(stamped(raw_record(), 2**63 - 2))
+        assert codec.scan(raw).next_offset == codec.check(raw)[3] == 2**63 - 1
+        raw[8:16] = (2**63 - 1).to_bytes(8)
+        assert (codec.scan(raw).reason, codec.scan(raw).count, codec.check(raw)[1]) == ("header", 0, 0)
+
     def test_an_empty_buffer(self, codec):
         scan = codec.scan(b"", 0, 9)
         assert (scan.count, scan.first_offset, scan.next_offset, scan.reason) == (0, -1, 9, "end")

@@ -1,0 +1,143 @@
+# Records of some offsets out of a segment file. A part of _codec.pyx.
+
+cdef struct Points:
+    const uint8_t *packed
+    int64_t count, base
+
+
+cdef int64_t point_before(const Points *points, int64_t offset) noexcept nogil:
+    """Number of the last point at or below `offset`, -1 if there is none."""
+    cdef int64_t low = 0, high = points.count, middle
+    while low < high:
+        middle = (low + high) // 2
+        if points.base + gq_u32(points.packed + middle * 8) <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+cdef int64_t position_before(const Points *points, int64_t offset) noexcept nogil:
+    cdef int64_t point = point_before(points, offset)
+    return gq_u32(points.packed + point * 8 + 4) if point >= 0 else -1
+
+
+cdef int64_t position_behind(const Points *points, int64_t offset, int64_t end) noexcept nogil:
+    """Position of the first point at or above `offset`, at most `end`."""
+    cdef int64_t point = point_before(points, offset - 1) + 1
+    cdef int64_t position = gq_u32(points.packed + point * 8 + 4) if point < points.count else end
+    return position if position < end else end
+
+
+cdef Py_ssize_t read_at(int fd, char *to, int64_t size, int64_t position) except -1:
+    """All of `size` bytes unless the file ends before."""
+    cdef Py_ssize_t got, done = 0
+    while done < size:
+        with nogil:
+            got = pread(fd, to + done, <size_t>(size - done), position + done)
+        if got < 0:
+            if errno == EINTR:
+                continue
+            PyErr_SetFromErrno(OSError)
+        if got == 0:
+            break
+        done += got
+    return done
+
+
+cdef int64_t KEPT_MAX = 4 * 1024 * 1024
+cdef uint8_t *kept = NULL              # what the last gather read into: fresh memory is dearer than a copy of what was found
+cdef int64_t kept_size = 0
+
+
+def gather(int fd, int64_t start_position, int64_t end_position, object ranges, bytes index not None=b"", int64_t base=0,
+           int64_t max_bytes=FAR):
+    """The records of flat, sorted offset ranges out of a segment file. See pure_gather.gather.
+
+    Spans are read to the end of what was found already, so that a record moves only when something before it was left out."""
+    cdef Points points
+    cdef list wanted_ranges = pairs_of(ranges), found = []
+    cdef Py_ssize_t number = 0, following, count = len(wanted_ranges)
+    cdef int64_t at = start_position, expected = -1, need = 0, used = 0, capacity = 0, low, high, jump, stop, length, got, pos
+    cdef int64_t found_low = -1, found_count = 0, bad = -1
+    cdef uint8_t *out
+    cdef uint8_t *more
+    cdef uint8_t *data
+    global kept, kept_size
+    cdef gq_head head
+    cdef int why
+    cdef bint wanted
+    points.packed, points.count, points.base = <const uint8_t *>PyBytes_AS_STRING(index), PyBytes_GET_SIZE(index) // 8, base
+    low = high = 0
+    if count:
+        low = wanted_ranges[0]
+        high = low + <int64_t>wanted_ranges[1]
+    out, capacity, kept, kept_size = kept, kept_size, NULL, 0       # another thread's call has its own while this one reads
+    try:
+        while number < count and at < end_position and used < max_bytes and bad < 0:
+            jump = point_before(&points, low)
+            if jump >= 0:
+                stop = gq_u32(points.packed + jump * 8 + 4)
+                if at < stop < end_position:
+                    at, expected = stop, points.base + gq_u32(points.packed + jump * 8)
+            stop = position_behind(&points, high, end_position)
+            following = number + 2
+            while following < count and stop - at < SPAN_MAX:
+                jump = wanted_ranges[following]
+                if position_before(&points, jump) > stop + SLACK:
+                    break
+                stop = max(stop, position_behind(&points, jump + <int64_t>wanted_ranges[following + 1], end_position))
+                following += 2
+            length = min(max(stop - at, 1), SPAN_MAX, max_bytes - used + SLACK)
+            length = min(max(length, need), end_position - at)
+            if capacity - used < length:
+                more = <uint8_t *>realloc(out, <size_t>(used + max(length, SPAN_MAX)))
+                if more == NULL:
+                    raise MemoryError
+                out, capacity = more, used + max(length, SPAN_MAX)
+            data = out + used
+            got = read_at(fd, <char *>data, length, at)
+            if got == 0:
+                bad = at
+                break
+            pos, need = 0, 0
+            while pos < got and number < count and used < max_bytes:
+                why = parse(data + pos, got - pos, &head)
+                if why == SHORT and (pos or got == length < end_position - at):
+                    need = head.total if head.total else HEADER
+                    break
+                if why or (expected >= 0 and head.offset != expected):
+                    bad = at + pos
+                    break
+                while number < count and high <= head.offset:
+                    number += 2
+                    if number < count:
+                        low = wanted_ranges[number]
+                        high = low + <int64_t>wanted_ranges[number + 1]
+                wanted = number < count and low <= head.offset
+                if (wanted or expected < 0) and not crc_right(data + pos, &head):
+                    bad = at + pos
+                    break
+                if wanted:
+                    if data + pos != out + used:
+                        memmove(out + used, data + pos, <size_t>head.total)
+                    used += head.total
+                    if found_low + found_count == head.offset and found_count:
+                        found_count += 1
+                    else:
+                        if found_count:
+                            found.append(found_low)
+                            found.append(found_count)
+                        found_low, found_count = head.offset, 1
+                expected = head.offset + 1
+                pos += head.total
+            at += pos
+        if found_count:
+            found.append(found_low)
+            found.append(found_count)
+        return Gathered(PyBytes_FromStringAndSize(<char *>out, used), found, bad)
+    finally:
+        if kept == NULL and capacity <= KEPT_MAX:
+            kept, kept_size = out, capacity
+        else:
+            free(out)
