@@ -72,7 +72,7 @@ class Polls:
             await gathering.gather(gone)
             messages, receipts = ([], []) if gone.done() else gathering.hand_out()
         finally:
-            self._settle(question, gathering.leftovers())
+            self._settle(question, gathering.close())
         return Found(reply, messages, receipts)
 
     async def _leases(self, question: Question, gone: Gone) -> PollReply:
@@ -178,8 +178,20 @@ class Gathering:
                 messages += some
         return messages, receipts
 
-    def leftovers(self) -> list[Settle1]:
-        """What is to become of the messages that are not handed out."""
+    def close(self) -> list[Settle1]:
+        """What is to become of the messages that are not handed out. Leases, their messages and this name each other: they are
+        parted, or what was fetched would stay until the collector comes."""
+        items = self._leftovers()
+        for held in self._held:
+            held.view, held.items = [], []
+            held.chunks.clear()
+        self._held.clear()
+        self._handed.clear()
+        self._queue.clear()
+        del self._fetcher
+        return items
+
+    def _leftovers(self) -> list[Settle1]:
         items: list[Settle1] = []
         for held in self._held:
             items += held.take_ops()
@@ -234,7 +246,7 @@ class Gathering:
     # -- what messages ask for ------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Their ops are taken by leftovers()."""
+        """Their ops are taken by close()."""
 
     def confirm(self, lease: HeldLease, offset: int) -> Any:
         raise AssertionError("nothing is settled through these leases")

@@ -1,6 +1,8 @@
 """Long polls: what reaches the caller is its own to the deadline; what does not goes back at once, uncounted."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -206,6 +208,22 @@ def test_a_log_that_does_not_answer_is_told_and_all_goes_back() -> None:
         assert await daemons.released() == [10, 2]
 
     run(play())
+
+
+def test_what_was_fetched_is_gone_with_the_answer() -> None:
+    """Without the collector, which comes seldom: an answer is megabytes."""
+    async def play() -> weakref.ref[Any]:
+        daemons = Daemons(lease_of(10, 2), lease_of(20, 2, number=6))
+        daemons.most_bytes = 350
+        messages = await daemons.poll()
+        return weakref.ref(messages[0].owner.hub)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(play())() is None
+    finally:
+        gc.enable()
 
 
 def test_what_is_here_does_not_wait_for_what_cannot_be_had() -> None:
