@@ -16,7 +16,7 @@ reader's), consumer; sockets in wire; waiting in line and aio_line. Errors are t
 
 from typing import TYPE_CHECKING, Any
 
-from gq_client.batches import Published
+from gq_client.batch import Published
 from gq_client.sync import Client
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from gq_client import node
 from gq_client.admin import Admin
 from gq_client.aio_line import AsyncLine
 from gq_client.aio_producer import AsyncProducer
-from gq_client.batches import ProducerOptions, Published
+from gq_client.batch import ProducerOptions, Published
 from gq_client.consumer_aio import AsyncConsumer
 from gq_client.consumer_options import options_of
 from gq_client.cursor import Cursor, Start, locate

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
-from gq_client.batches import Batch, Published
+from gq_client.batch import Batch, Published
 from gq_proto.accumulator import Ticket
 from gq_proto.errors import GoQueueError
 

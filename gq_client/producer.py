@@ -23,7 +23,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from gq_client import topics
-from gq_client.batches import Batch, Batcher, Lane, ProducerOptions
+from gq_client.batch import Batch, Lane, ProducerOptions
+from gq_client.batches import Batcher
 from gq_client.delivery import Delivery
 from gq_client.draft import Headers, When, prepared
 from gq_client.session import NEVER

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gq_client import topics
-from gq_client.batches import Batch, Batcher, Lane, ProducerOptions, Published
+from gq_client.batch import Batch, Lane, ProducerOptions, Published
+from gq_client.batches import Batcher
 from gq_client.delivery import Delivery
 from gq_client.draft import Headers, When, prepared
 from gq_client.line import Line

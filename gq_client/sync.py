@@ -14,7 +14,7 @@ import zmq
 
 from gq_client import node
 from gq_client.admin import Admin
-from gq_client.batches import ProducerOptions, Published
+from gq_client.batch import ProducerOptions, Published
 from gq_client.consumer_options import options_of
 from gq_client.consumer_sync import Consumer
 from gq_client.cursor import Cursor, Start, locate

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from gq_client.batches import Published
+from gq_client.batch import Published
 from gq_client.draft import Headers, headers_of, priority_of
 from gq_ctl.message import BASE64, from_json
 from gq_ctl.message import Headers as HeaderList

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gq_client.aio_producer import AsyncProducer
-from gq_client.batches import Published
+from gq_client.batch import Published
 from gq_client.delivery import AsyncDelivery
 from gq_gateway.call import Call, parse_body
 from gq_gateway.content import Draft, NewMessage, draft_of

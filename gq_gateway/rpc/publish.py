@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Final
 
 from gq_client.aio_producer import AsyncProducer
-from gq_client.batches import ProducerOptions
+from gq_client.batch import ProducerOptions
 from gq_client.delivery import AsyncDelivery
 from gq_gateway import goqueue_pb2 as pb
 from gq_gateway.gateway import Gateway

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gq_client.batches import ATTEMPT_S, SEQUENCES, Batcher, Lane, ProducerOptions, _distance, renumbered
+from gq_client.batch import Lane, ProducerOptions, renumbered
+from gq_client.batches import ATTEMPT_S, SEQUENCES, Batcher, _distance
 from gq_client.delivery import Delivery
 from gq_proto import codec, limits
 from gq_proto import messages as m

@@ -6,7 +6,7 @@ import pytest
 
 from gq_client import delayed
 from gq_client.ask import Ask
-from gq_client.batches import Published
+from gq_client.batch import Published
 from gq_client.delayed import OFFSET_MAX, Delayed, Page
 from gq_client.routing import Routes, To
 from gq_proto import codec, limits
