@@ -77,6 +77,7 @@ def session() -> "SparkSession":
 
     import gq_spark
     spark = SparkSession.builder.appName("goqueue").getOrCreate()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")     # the source's option pushFilters wants it
     gq_spark.register(spark)
     return spark
 

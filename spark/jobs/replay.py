@@ -9,6 +9,7 @@ on how copies that are there twice are told.
 
 from collections.abc import Sequence
 
+from gq_proto.errors import BadRequest
 from gq_spark.jobs import job
 
 
@@ -17,21 +18,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = job.Parser(__doc__, job.REQUIRED).times()
     parser.add_argument("--to-topic", required=True, metavar="TOPIC", help="where the copies go; made if need be")
     parser.add_argument("--where", default="true", metavar="SQL", help="which messages (default: all)")
-    parser.add_argument("--server", metavar="HOST:PORT", help="the node they go to (default: GOQUEUE_SERVER, else that of --path)")
+    parser.add_argument("--server", metavar="HOST:PORT", help="the node they go to (default: that of --path)")
     args = parser.parse_args(argv)
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
     count = Observation()
-    rows = job.read(args).where(args.where).select("key", "value", "headers", "priority")
+    rows = job.read(args, pushFilters="true").where(args.where).select("key", "value", "headers", "priority")
     (rows.observe(count, F.count("*").alias("messages")).write.format("goqueue")
      .options(topic=args.to_topic, **target(args.server, args.path)).mode("append").save())
     job.show(args, [{"topic": args.topic, "to_topic": args.to_topic, **count.get}], "messages", "")
 
 
 def target(server: str | None, path: str) -> dict[str, str]:
-    """The sink's option that names the node."""
-    import os
-    server = server or os.environ.get("GOQUEUE_SERVER")
+    """The sink's option that names the node. BadRequest when the path names several."""
+    if not server and "," in path:
+        raise BadRequest("--path names several data directories: say with --server to which node the copies go")
     return {"server": server} if server else {"dataDir": path}
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from gq_ctl import app, spark
 from gq_ctl.verify import Place
-from gq_proto.errors import Corrupt, Internal
+from gq_proto.errors import BadRequest, Corrupt, Internal
 from gq_spark import jobs
-from gq_spark.jobs import dlq, job
+from gq_spark.jobs import dlq, job, replay
 
 FOLDER = Path(jobs.__file__).parent
 TRACE = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
@@ -64,6 +64,12 @@ def test_of_which_topics_the_dead_letters_are_meant():
         return dlq._meant(Place(name, 0, []), topics)
     assert meant("a.dlq", "*") and meant("a.dlq", "a") and meant("a.dlq", "b, a") and meant("a.dlq", "[ab]")
     assert not meant("a", "*") and not meant("a.dlq", "b")
+
+
+def test_where_copies_go():
+    assert replay.target(None, "/d") == {"dataDir": "/d"} and replay.target("h:1", "/d,/e") == {"server": "h:1"}
+    with pytest.raises(BadRequest, match="--server"):
+        replay.target(None, "/d,/e")
 
 
 def test_every_jobs_module_says_what_it_is():
