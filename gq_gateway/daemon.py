@@ -63,6 +63,7 @@ class GatewayDaemon:
         patience_s = self._daemon.config.number("http.answerTimeout") / 1000
         self._client = AsyncClient(**self._daemon.client_options(), timeout=patience_s)
         door = open_door(self._daemon.config, self._daemon.log)
+        self._daemon.refusing.append(door)
         registration = Registration(self._daemon, self._client, door, self._ready)
         self._gateway = Gateway(self._client, lambda: self._daemon.is_ready and registration.reachable, self._taken,
                                 self._daemon.metrics.collect, door)

@@ -9,7 +9,7 @@ Owns which listeners are guarded and the keys as metad tells them. Never logs a 
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gq_proto.access import Access
@@ -19,7 +19,6 @@ from gq_proto.messages import MetadataReply
 from gq_run import logs, paths, security
 from gq_run.daemon import OFF
 from gq_run.exporter import bearer
-from gq_run.metrics import DENIED, Sample
 from gq_run.options import Config
 from gq_run.security import Verifier
 
@@ -79,11 +78,6 @@ class Door:
         self.verifier.take(reply)
         for key in listening(config).values():
             security.check_any(config, key, self.verifier)
-
-    def samples(self) -> Iterator[Sample]:
-        if self._guarded:
-            yield DENIED, ("gateway", "unauthorized"), self.unauthorized
-            yield DENIED, ("gateway", "forbidden"), self.forbidden
 
 
 def token_of(request: Any) -> str:

@@ -85,4 +85,3 @@ class Gateway:
     def samples(self) -> Iterator[Sample]:
         yield from self.book.samples()
         yield HTTP_WAITING, (), self.waiting
-        yield from self.door.samples()

@@ -82,6 +82,7 @@ class Daemon:
         self.guard: security.Guard | None = None          # of a listener that wants keys
         self._zap: curve.Zap | None = None
         self._scrapers: security.Scrapers | None = None   # where metrics want keys
+        self.refusing: list[security.Refusing] = []       # all who turn callers away
         self.detail = "starting"             # one line for STATUS: why it is not ready, or what is wrong
         self.is_ready = False
         self._app: App | None = None
@@ -205,6 +206,7 @@ class Daemon:
         guarded = security.needs_keys(self.config, f"broker.listeners.{self.name}")
         if guarded and self.guard is None:
             self.guard, self._zap = security.Guard(self.pair, self.log), curve.Zap(self.loop, self.context)
+            self.refusing.append(self.guard)
         if not guarded and not paths.is_loopback(paths.split_address(address)[0]):
             self.log.warning("open to everyone: security.insecure is on", extra=logs.fields(address=address))
         self.server.bind(paths.tcp_endpoint(address), self.guard if guarded else None)
@@ -217,6 +219,7 @@ class Daemon:
 
     def _scrape_guard(self) -> security.Scrapers:
         self._scrapers = security.Scrapers(security.Verifier(), security.own_token(self.pair))
+        self.refusing.append(self._scrapers)
         return self._scrapers
 
     def _take_signals(self) -> Callable[[], None]:
@@ -274,10 +277,9 @@ class Daemon:
         yield REQUESTS, (self.name,), self.server.taken
         yield REFUSED, (self.name,), self.server.refused
         yield UNSENT, (self.name,), self.server.unsent
-        guards = [guard for guard in (self.guard, self._scrapers) if guard]
-        if guards:
-            yield DENIED, (self.name, "unauthorized"), sum(guard.unauthorized for guard in guards)
-            yield DENIED, (self.name, "forbidden"), sum(guard.forbidden for guard in guards)
+        if self.refusing:
+            yield DENIED, (self.name, "unauthorized"), sum(one.unauthorized for one in self.refusing)
+            yield DENIED, (self.name, "forbidden"), sum(one.forbidden for one in self.refusing)
 
     def status(self) -> messages.StatusReply:
         facts = {"metrics": self._metrics_address, "endpoints": self.endpoints, **self.facts()}

@@ -28,7 +28,7 @@ import hmac
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import zmq
 
@@ -160,6 +160,13 @@ class Guard:
             self._warn_at = self._now() + WARN_S
             self._log.warning("requests without a valid key", extra=logs.fields(requests=self.unauthorized - self._warned_of))
             self._warned_of = self.unauthorized
+
+
+class Refusing(Protocol):
+    """Who turns callers away, and how many: without a valid key, without the right to what they ask."""
+
+    unauthorized: int
+    forbidden: int
 
 
 class Scrapers:

@@ -527,6 +527,8 @@ def test_public_metrics_want_a_key_that_may_read_them(watched: Watched) -> None:
             body = answer.read()
             line.close()
             assert answer.status == status and (b"goqueue_uptime_seconds{" in body) == (status == 200), (address, body)
+            series = [line.rpartition(b" ")[0] for line in body.splitlines() if not line.startswith(b"#")]
+            assert len(series) == len(set(series)) or status != 200, "a sample comes twice"
             assert (answer.headers["WWW-Authenticate"] == "Bearer") == (status == 401)
         assert get(address, "/health") == "alive\n"
 
