@@ -200,7 +200,7 @@ def _scanned(disk: Disk, part: Segment, size: int, known: Facts) -> Facts:
     index, times, runs = bytearray(known.index), bytearray(known.times), bytearray(known.runs)
     with disk.open(part.path()) as file:
         data = file.read_into(bytearray(size - known.position), known.position, size - known.position)
-    last_point = int(INDEX_ENTRY.unpack_from(index, len(index) - 8)[1]) if index else -INDEX_INTERVAL_BYTES
+    last_point = int(INDEX_ENTRY.unpack_from(index, len(index) - 8)[1]) if index else 0
     at, expected, newest, next_offset = 0, known.next_offset, known.newest_us, known.next_offset
     while True:
         scan = codec.scan(data, at, expected, base_position=known.position, segment_base=part.base, last_index_position=last_point,

@@ -19,12 +19,14 @@ Names are case-insensitive, as Spark's are. An unknown name or a bad value is an
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from gq_proto import names
 from gq_proto.errors import BadRequest
+from gq_proto.record import TIMESTAMP_MAX
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -137,21 +139,25 @@ def _whole(offset: Any) -> int:
 def _time(name: str, text: str | None) -> int | None:
     if text is None:
         return None
-    try:
-        return round(float(text) * 1_000_000)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise BadRequest(f"option {name}: {text!r:.80} is no time: use RFC 3339 with a zone, or Unix seconds")
-    return microseconds(moment)
+    for read in (_from_seconds, _from_words):
+        with suppress(ValueError, OverflowError):
+            if 0 <= (us := read(text)) <= TIMESTAMP_MAX:
+                return us
+    raise BadRequest(f"option {name}: {text!r:.80} is no time: use RFC 3339 with a zone, or Unix seconds")
+
+
+def _from_seconds(text: str) -> int:
+    return round(float(text) * 1_000_000)
+
+
+def _from_words(text: str) -> int:
+    return microseconds(datetime.fromisoformat(text))
 
 
 def microseconds(moment: datetime) -> int:
-    """Unix microseconds of an aware moment, exact."""
+    """Unix microseconds of an aware moment, exact; ValueError for one without a zone."""
+    if moment.tzinfo is None:
+        raise ValueError("a moment has a zone")
     whole = moment.replace(microsecond=0)
     return round(whole.timestamp()) * 1_000_000 + moment.microsecond
 

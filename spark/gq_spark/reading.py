@@ -23,7 +23,7 @@ from gq_spark.options import Options
 from gq_spark.planning import Piece
 from gq_spark.pruning import EVERY
 
-CHUNK: Final = 4 * 1024 * 1024
+CHUNK: Final = 1024 * 1024         # what of it stays in the caches is worth more than longer batches
 
 
 class Pieces:
