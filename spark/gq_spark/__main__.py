@@ -19,8 +19,8 @@ def pack(archive: Path) -> None:
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for package in (gq_proto, gq_spark):
             folder = Path(str(package.__file__)).parent
-            for path in sorted(folder.glob("*.py")):
-                file.write(path, f"{folder.name}/{path.name}")
+            for path in sorted(folder.rglob("*.py")):
+                file.write(path, str(path.relative_to(folder.parent)))
 
 
 if __name__ == "__main__":
