@@ -45,9 +45,10 @@ def spark_command(ctx: click.Context, master: str, conf: tuple[str, ...]) -> Non
 def _job(name: str, text: str) -> click.Command:
     """Takes whatever follows, --help too: it is the job's."""
 
-    @click.command(name, help=text, add_help_option=False,
+    @click.command(name, help=f"{text}\n\n`gqctl spark {name} --help` tells what it takes.",
+                   add_help_option=False, options_metavar="",
                    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS]")
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="...")
     @click.pass_context
     def job(ctx: click.Context, arguments: tuple[str, ...]) -> None:
         if not set(HELP) & set(arguments):

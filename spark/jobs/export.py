@@ -6,13 +6,14 @@ of the source.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gq_spark.jobs import job
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+STEPS_MAX: Final = 100_000      # of one run, whose messages are counted
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -30,11 +31,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 def start(args: Any) -> "StreamingQuery":
     """The query that ends when all that is there now is written."""
     from pyspark.sql import functions as F
-    rows = (job.session().readStream.format("goqueue")
+    spark = job.session()
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(STEPS_MAX))
+    rows = (spark.readStream.format("goqueue")
             .options(topic=args.topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(args.batch)).load(args.path))
     date = F.expr("date_from_unix_date(CAST(unix_micros(timestamp) DIV 86400000000 AS INT))")     # in whatever zone the session is
     return (rows.withColumn("date", date).writeStream.format("parquet").partitionBy("date", "topic")
-            .option("checkpointLocation", args.checkpoint or str(Path(args.to, "_checkpoint")))
+            .option("checkpointLocation", args.checkpoint or f"{args.to.rstrip('/')}/_checkpoint")
             .trigger(availableNow=True).start(args.to))
 
 

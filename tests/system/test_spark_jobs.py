@@ -165,8 +165,8 @@ def test_export_killed_in_the_middle_has_each_message_once(node, run, spark, tmp
     def steps() -> list[Path]:
         return list(out.glob("_checkpoint/commits/[0-9]*"))
 
-    arguments = ["--topic", "orders", "--to", str(out), "--batch", "200"]
-    gqctl = [sys.executable, "-m", "gq_ctl", "spark", "--master", "local[2]", "export"]
+    arguments = ["--topic", "orders", "--to", str(out)]
+    gqctl = [sys.executable, "-m", "gq_ctl", "spark", "--master", "local[2]", "export", "--batch", "200"]
     process = node.spawn([*gqctl, *arguments], start_new_session=True)
     try:
         until(lambda: process.poll() is not None or len(steps()) >= 2, "two steps are done", 120)

@@ -47,6 +47,7 @@ def test_up_status_down_from_an_installed_wheel(wheel, tmp_path):
         return subprocess.run([sys.executable, "-m", "gq_ctl", *args], env=env, cwd=tmp_path, check=True, timeout=100,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
 
+    assert gqctl("spark", "export", "--help").startswith("usage: gqctl spark export ")
     try:
         gqctl("up")
         rows = [json.loads(line) for line in gqctl("status", "-o", "json").splitlines()]
