@@ -80,7 +80,7 @@ def _transactional(runs: list[int], offset: int) -> bool:
 def _scans(disk: Disk, part: Segment, end: int) -> Iterator[Scan]:
     """All of a segment's records, chunk by chunk; damage is stepped over."""
     position, want = 0, _CHUNK
-    with disk.open(part.path()) as file:
+    with disk.open_if_there(part.path()) as file:
         while position < end:
             data = file.read_into(bytearray(min(want, end - position)), position, min(want, end - position))
             scan = codec.scan(data)
@@ -102,7 +102,7 @@ def cancelled(log: Log, low: int, high: int) -> list[int]:
         wanted = rng.clip(deciding(log.controls(part)), low, high)
         if wanted:
             facts = log.facts(part, Derived.INDEX)
-            with log.disk.open(part.path()) as file:
+            with log.disk.open_if_there(part.path()) as file:
                 data = codec.gather(file.fd, 0, facts.position, wanted, facts.index, part.base).data
                 file.note(len(data))
             found = rng.union(found, named(data, ControlType.DELAY_CANCELLED))

@@ -47,14 +47,24 @@ class Disk:
         return data
 
     def size(self, path: str) -> int:
-        """FileNotFoundError."""
-        return os.stat(path).st_size
+        """0 when it is not there."""
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return 0
 
     def open(self, path: str) -> "File":
         """FileNotFoundError."""
         file = File(self, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         self._note(path, 0)
         return file
+
+    def open_if_there(self, path: str) -> "File":
+        """What is not there is empty."""
+        try:
+            return self.open(path)
+        except FileNotFoundError:
+            return File(self, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def _note(self, path: str, size: int) -> None:
         self.opened.append(path)

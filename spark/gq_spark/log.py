@@ -2,7 +2,8 @@
 
 A derived file is believed as far as it is whole; what it does not cover (the end of a live segment, or all of one whose files are
 missing or bad) is scanned, damage stepped over. Facts are kept per segment, so a Log is good for one planning: what is appended
-later it does not see. Offsets are positions in the log here; where a message is delivered is `decided`'s.
+later it does not see, and a segment that is removed meanwhile is empty: who reads it finds out. Offsets are positions in the log
+here; where a message is delivered is `decided`'s.
 """
 
 from bisect import bisect_left, bisect_right
@@ -136,7 +137,7 @@ def _offset_at(times: bytes, number: int) -> int:
 
 def _first_in(disk: Disk, part: Segment, position: int, end: int, timestamp: int) -> int:
     """The first record between two positions that is as new; -1. Ends at damage, too."""
-    with disk.open(part.path()) as file:
+    with disk.open_if_there(part.path()) as file:
         room, want = bytearray(_CHUNK), _CHUNK
         while position < end:
             if want > len(room):
@@ -198,7 +199,7 @@ def _scanned(disk: Disk, part: Segment, size: int, known: Facts) -> Facts:
     if known.position >= size:
         return known
     index, times, runs = bytearray(known.index), bytearray(known.times), bytearray(known.runs)
-    with disk.open(part.path()) as file:
+    with disk.open_if_there(part.path()) as file:
         data = file.read_into(bytearray(size - known.position), known.position, size - known.position)
     last_point = int(INDEX_ENTRY.unpack_from(index, len(index) - 8)[1]) if index else 0
     at, expected, newest, next_offset = 0, known.next_offset, known.newest_us, known.next_offset

@@ -24,7 +24,7 @@ from gq_proto import record as r
 from gq_proto.control import ControlType
 from gq_proto.errors import BadRequest, UnknownTopic
 from gq_proto.messages import Kind
-from gq_spark import planning
+from gq_spark import layout, planning
 from gq_spark import reading as reading_module
 from gq_spark.loss import DataLoss
 from gq_spark.source import SCHEMA, GoQueue
@@ -387,3 +387,24 @@ def test_a_topic_that_is_not_there(world):
     with pytest.raises(UnknownTopic, match="topic nope is not in"):
         rows(world.folder, topic="nope")
     assert rows(world.folder, topic="nope*") == []
+
+
+def test_a_segment_that_retention_takes_while_it_is_planned(world, monkeypatch, caplog):
+    fill(world)
+    first, listed = segments(world)[0], layout.find
+
+    def find(*args):
+        places = listed(*args)
+        for suffix in (".log", ".index", ".timeindex", ".runs"):
+            first.with_suffix(suffix).unlink(missing_ok=True)
+        return places
+    monkeypatch.setattr(layout, "find", find)
+    kept = first.read_bytes()
+    left = list(range(int(segments(world)[1].stem), 301))
+    assert offsets(rows(world.folder, startingTimestamp=START_US / 1e6)) == left, "the first that is as new"
+    for options in ({}, {"minPartitions": 20}, {"includeDelayed": "true"}):
+        first.write_bytes(kept)
+        with pytest.raises(DataLoss, match=first.name):
+            rows(world.folder, **options)
+        first.write_bytes(kept)
+        assert offsets(rows(world.folder, failOnDataLoss="false", **options)) == left
