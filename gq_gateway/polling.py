@@ -54,13 +54,15 @@ async def poll(call: Call) -> Polled:
     gateway = call.gateway
     gateway.check_open()
     gone = call.watch()
-    gateway.waiting += 1
     try:
         async with _seat(call, query) as member:
             question = Question(call.group, member, query.max, wait_s, visibility_ms, ANSWER_BYTES)
-            found = await gateway.polls.poll(question, lambda topics: may_consume(call, topics), gone)
+            gateway.waiting += 1
+            try:
+                found = await gateway.polls.poll(question, lambda topics: may_consume(call, topics), gone)
+            finally:
+                gateway.waiting -= 1
     finally:
-        gateway.waiting -= 1
         gone.cancel()
     messages = stored(found.messages, query.encoding)
     for message, leased, receipt in zip(messages, found.messages, found.receipts, strict=True):

@@ -65,7 +65,7 @@ def test_what_a_poll_delivered_lives_to_its_deadline_and_no_longer(start: Callab
 
 
 def test_many_idle_polls_cost_little_and_end_cleanly_with_the_gateway(start: Callable[..., Web]) -> None:
-    web = start()
+    web = start(GOQUEUE_HTTP_ANSWER_TIMEOUT="10s")           # each is a member: so many joins at once take a while
     topic, quiet = web.topic(), web.topic()
     member = web.post("/groups/idle/join", {"topics": [quiet], "mode": "shared"}).json["member"]
     before = rss_mb(web.node.pid("gateway"))
