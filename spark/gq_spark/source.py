@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 )
 
 from gq_proto.errors import BadRequest
+from gq_proto.memory import keep_freed_memory
 from gq_spark import bounds, layout, planning
 from gq_spark.arrow import Shape
 from gq_spark.disk import Disk
@@ -141,6 +142,7 @@ class Reader(DataSourceReader):
 
 def batches(disk: Disk, options: Options, schema: StructType, split: Split) -> Iterator["pa.RecordBatch"]:
     """All rows of a split."""
+    keep_freed_memory()
     shape, pieces = Shape(to_arrow_schema(schema, timezone="UTC")), Pieces(disk, options)
     for piece in split.pieces:
         for found in pieces.read(piece):

@@ -54,27 +54,38 @@ def there(path: object, topic: str) -> list[tuple[int, int, bytes]]:
     return sorted((row["partition"], row["offset"], row["value"]) for row in rows_of(reader(path, topic=topic)))
 
 
-@pytest.fixture
-def producer(shared_node: Node) -> Iterator[threading.Event]:
-    """Publishes to topic `live` until the event is set."""
-    client, stop = shared_node.client(), threading.Event()
-    client.create_topic("live", partitions=3)
+class Publishing(threading.Thread):
+    """Publishes to topic `live`, a tenth with a delay, until it is ended; `sent` so many."""
 
-    def publish() -> None:
-        with client.producer() as out:
+    def __init__(self, client: Any) -> None:
+        super().__init__()
+        self._client, self._stop_now, self.sent = client, threading.Event(), 0
+
+    def run(self) -> None:
+        with self._client.producer() as out:
             for number in itertools.count():
-                if stop.wait(0.005):
+                if self._stop_now.wait(0.005):
                     return
                 for part in range(3):
                     out.send("live", b"%d" % number, partition=part, delay=0.5 if number % 10 == 0 else None)
-    thread = threading.Thread(target=publish)
-    thread.start()
-    yield stop
-    stop.set()
-    thread.join()
+                    self.sent += 1
+
+    def end(self) -> None:
+        self._stop_now.set()
+        self.join()
 
 
-def test_a_driver_killed_in_the_middle(spark, shared_node: Node, producer: threading.Event, tmp_path: Path):
+@pytest.fixture
+def publishing(shared_node: Node) -> Iterator[Publishing]:
+    client = shared_node.client()
+    client.create_topic("live", partitions=3)
+    made = Publishing(client)
+    made.start()
+    yield made
+    made.end()
+
+
+def test_a_driver_killed_in_the_middle(spark, shared_node: Node, publishing: Publishing, tmp_path: Path):
     arguments = [str(shared_node.data), "live", str(tmp_path / "out"), str(tmp_path / "checkpoint")]
     with (tmp_path / "driver.log").open("wb") as said:
         driver = subprocess.Popen([sys.executable, "-c", DRIVER, *arguments], stdout=said, stderr=said, start_new_session=True,
@@ -87,19 +98,13 @@ def test_a_driver_killed_in_the_middle(spark, shared_node: Node, producer: threa
         os.killpg(driver.pid, signal.SIGKILL)       # the session's: the JVM and Python
         driver.wait()
     done = len(list(commits.glob("[0-9]*")))
-    producer.set()
-    client = shared_node.client()
-    marks = [client.publish("live", b"end", partition=part) for part in range(3)]
-    late = client.publish("live", b"late", partition=0, delay=300)
-
-    def settled() -> bool:
-        found = {place[:2] for place in there(shared_node.data, "live")}
-        return all((mark.partition, mark.offset) in found for mark in marks) and not client.delayed("live", partition=1).messages
-    until(settled, "all is there, and all but one is due", every=0.3)
+    publishing.end()
+    late = shared_node.client().publish("live", b"late", partition=0, delay=300)
+    until(lambda: len(there(shared_node.data, "live")) == publishing.sent, "all is there, and all but one is due", every=0.3)
     run(stream(spark, shared_node.data, "live", maxOffsetsPerTrigger=100_000), tmp_path)
     assert len(list(commits.glob("[0-9]*"))) > done >= 3
     rows, expected = written(spark, tmp_path), there(shared_node.data, "live")
-    assert rows == expected and len(rows) > 100
+    assert rows == expected and len(rows) == publishing.sent > 100
     assert len({place[:2] for place in rows}) == len(rows), "nothing twice"
     assert (0, late.offset, b"late") not in rows
 
