@@ -1,4 +1,5 @@
-"""Splits: what each task reads. A piece is a stretch of one segment, a split is pieces of about SPLIT_BYTES together.
+"""Splits: what each task reads. A piece is a stretch of one segment; a split is pieces together, so large that Spark's own cost of
+a task, a tenth of a second of Python, is small beside it, and so small that all cores have some.
 
 Rows that lie in the log are in the pieces' [low, high), which the filters narrow. Delayed messages come at their ready records:
 those have a piece of their own per segment, for they may lie behind all that the filters leave of offsets and times.
@@ -18,8 +19,10 @@ from gq_spark.log import Log, position_before, position_behind
 from gq_spark.options import Options
 from gq_spark.pruning import EVERY, Window
 
-SPLIT_BYTES: Final = 32 * 1024 * 1024
-OPEN_COST: Final = 1024 * 1024          # a piece is as dear as so many bytes
+SPLIT_BYTES: Final = 128 * 1024 * 1024
+SPLIT_BYTES_LEAST: Final = 8 * 1024 * 1024
+SPLITS_A_CORE: Final = 2
+OPEN_COST: Final = 128 * 1024           # a piece is as dear as so many bytes
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,12 @@ class Stretch:
     high: int
 
 
-def plan(stretches: Iterable[Stretch], options: Options, window: Window) -> list[list[Piece]]:
+def plan(stretches: Iterable[Stretch], options: Options, window: Window, cores: int) -> list[list[Piece]]:
     """Splits, in order of topic, partition and offset."""
     wanted = [stretch for stretch in stretches if stretch.low < stretch.high]
-    target = SPLIT_BYTES
+    total = sum(part.size for stretch in wanted for part in stretch.log.within(stretch.low, stretch.high))
+    target = min(SPLIT_BYTES, max(total // (SPLITS_A_CORE * cores), SPLIT_BYTES_LEAST))
     if options.min_partitions:
-        total = sum(part.size for stretch in wanted for part in stretch.log.within(stretch.low, stretch.high))
         target = min(target, max(total // options.min_partitions, INDEX_INTERVAL_BYTES))
     return _packed([piece for stretch in wanted for piece in _pieces(stretch, options, window, target)], target)
 

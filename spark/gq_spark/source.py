@@ -8,6 +8,7 @@ load() again. And what was planned for pushed filters serves a later query that 
 which would miss rows: filters choose what is read only where the option pushFilters says that this load() is for one query.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+CORES = os.cpu_count() or 1      # the driver's: right for a local master, and a cluster's data is large anyway
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 SCHEMA = StructType([
     StructField("topic", StringType()), StructField("partition", IntegerType()), StructField("offset", LongType()),
@@ -129,7 +131,7 @@ class Reader(DataSourceReader):
     def partitions(self) -> list[Split]:
         places = layout.find(self.disk, self.options.paths, self.options.topics)
         stretches = [self._stretch(Log(self.disk, place)) for place in places if self.window.holds(place.topic, place.number)]
-        return [Split(pieces) for pieces in planning.plan(stretches, self.options, self.window)] or [Split([])]
+        return [Split(pieces) for pieces in planning.plan(stretches, self.options, self.window, CORES)] or [Split([])]
 
     def _stretch(self, log: Log) -> Stretch:
         end = bounds.end_of(log, self.options.committed)

@@ -23,7 +23,7 @@ from gq_spark.options import Options
 from gq_spark.planning import Stretch
 from gq_spark.pruning import Window
 from gq_spark.rates import shared_out
-from gq_spark.source import Split, batches
+from gq_spark.source import CORES, Split, batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 stretches.append(Stretch(logs[key], self._begin(logs[key], begins.get(key)), high))
             else:
                 self._lost(f"{key[0]}/{key[2]}: the partition is gone; offsets below {high} were to be read")
-        return [Split(pieces) for pieces in planning.plan(stretches, self._options, Window())]
+        return [Split(pieces) for pieces in planning.plan(stretches, self._options, Window(), CORES)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         assert isinstance(partition, Split)
