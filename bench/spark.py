@@ -8,8 +8,8 @@
     parquet     the same from Parquet files that hold the same rows
     json        and from JSON lines (values in base64)
     pulled      and from a consumer in each task that pulls the messages through logd and hands Spark row by row (a tenth of them)
-    filter      scan with a timestamp filter that keeps the last 1%, pushed down: seconds, and the bytes read and segments opened
-                beside those of a whole scan
+    filter      the same over a log of a day, with a timestamp filter that keeps the last 1%: seconds with the filter pushed down
+                and not, and bytes read and segments opened beside those of the whole
 
 `of_scan` is a row's rate over that of the scan. Rows are measured in turns.
 """
@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,11 +32,13 @@ from pyspark.sql.types import StructType
 
 import gq_spark
 from bench import ground
+from gq_proto import codec
 from gq_spark.options import parse
 from gq_spark.source import SCHEMA, Reader
 from tests.system.harness import ROOT, Node, until
+from tests.unit.gq_logd.world import World
 
-TOPIC = "bench"
+TOPIC, DAY = "bench", "t"
 PARTITIONS = 4
 PULLED_SHARE = 10
 PUSHING = "spark.sql.python.filterPushdown.enabled"
@@ -165,21 +168,41 @@ class Bench:
         return lambda: self.spark.read.format("pulled").options(data=self.data, rows=rows).load()
 
     def filter(self) -> dict[str, Any]:
-        every = whole(self.data)
-        times = sorted(us for split in every.partitions() for batch in every.read(split)
-                       for us in batch.column("timestamp").cast("int64").to_pylist())
-        since = times[len(times) * 99 // 100]
-        kept = whole(self.data, pushFilters="true")
+        data = str(self.node.folder / "day")
+        since = day(data, self.args.messages, self.args.size)
+        every, kept = whole(data, topic=DAY), whole(data, topic=DAY, pushFilters="true")
         kept.pushFilters([GreaterThanOrEqual(("timestamp",), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=since))])
-        read = sum(len(batch) for split in kept.partitions() for batch in kept.read(split))
+        rows, all_rows = (sum(len(batch) for split in one.partitions() for batch in one.read(split)) for one in (kept, every))
+        sources = {"all": {}, "filter": {"pushFilters": "true"}}
+
+        def frame(name: str) -> DataFrame:
+            read = self.spark.read.format("goqueue").options(topic=DAY, **sources[name]).load(data)
+            return read.where(f"timestamp >= timestamp_micros({since})")
         self.spark.conf.set(PUSHING, "true")
-        frame = self.load(pushFilters="true").where(f"timestamp >= timestamp_micros({since})")
-        figures = self.timed({"filter": lambda: frame})["filter"]
+        figures = self.timed({name: partial(frame, name) for name in sources})
         self.spark.conf.set(PUSHING, "false")
-        return {"seconds": figures["seconds"], "kept": figures["count"], "rows_read": read,
+        return {"count": figures["filter"]["count"], "of": all_rows, "rows_read": rows,
+                "seconds": figures["filter"]["seconds"], "seconds_unpushed": figures["all"]["seconds"],
                 "bytes_read": kept.disk.bytes_read, "bytes_of_all": every.disk.bytes_read,
                 "times_less": round(every.disk.bytes_read / kept.disk.bytes_read, 1),
                 "segments_opened": kept.disk.logs_opened, "segments": every.disk.logs_opened}
+
+
+def day(folder: str, messages: int, size: int) -> int:
+    """A log of one day, evenly filled, as logd's core writes it; the moment, in microseconds, behind which the last 1% lies."""
+    world = World(folder, partitions=PARTITIONS)
+    values, batches = ground.bodies(size), max(messages // 1000, 1)
+    since = world.wall_us
+    for number in range(batches):
+        batch = codec.BatchBuilder()
+        for i in range(1000):
+            batch.add(ground.KEYS[i], values[i])
+        since = world.wall_us if number <= batches * 99 // 100 else since
+        world.publish(batch.seal(), partition=number % PARTITIONS)
+        world.tick(86_400 / batches)
+    world.tick(3)
+    world.stop()
+    return since
 
 
 ROWS = ("scan", "ready", "parquet", "json", "pulled", "filter")
