@@ -153,6 +153,7 @@ def load(files: Files, part: Segment, recovery_point: int, file_size: int) -> No
     covering = needed(found[Derived.RUNS].payload)
     point = min([recovery_point, *(found[kind].next_offset for kind in covering)])
     if point <= part.base or any(found[kind].position > file_size for kind in covering):
+        _begin_anew(part, found[Derived.TXNINDEX])
         return
     growing = {}
     for kind in (*ALWAYS, *(kind for kind in Derived if kind not in ALWAYS and found[kind].payload)):
@@ -166,10 +167,17 @@ def load(files: Files, part: Segment, recovery_point: int, file_size: int) -> No
     part.adopt(growing)
     position = _position_of(files, part, found, point, file_size)
     if position < 0:
-        part.adopt({kind: Growing(kind, part.base) for kind in ALWAYS})
+        _begin_anew(part, found[Derived.TXNINDEX])
         return
     part.size, part.next_offset = position, point
     part.flags = flags_of(growing[Derived.RUNS].packed)
+
+
+def _begin_anew(part: Segment, aborted: DerivedFile) -> None:
+    """Nothing is derived yet but what was aborted: recovery knows it from the file, and does not find it once more."""
+    part.adopt({kind: Growing(kind, part.base) for kind in ALWAYS})
+    if aborted.payload:
+        part.growing(Derived.TXNINDEX).packed += aborted.payload
 
 
 def _position_of(files: Files, part: Segment, found: dict[Derived, DerivedFile], point: int, file_size: int) -> int:

@@ -181,6 +181,20 @@ def marker(type_: int, producer: int, epoch: int = 0) -> messages.WriteMarker:
     return messages.WriteMarker(type_, control.encode_body(type_, control.Marker(producer, epoch, "t")))
 
 
+def test_what_was_aborted_is_kept_when_nothing_else_is_derived_yet(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.publish(txn(b"a", producer=1), txn(b"b", producer=2))
+    world.ask(Kind.WRITE_MARKER, marker(0, 2))
+    world.tick(2)                                                           # b is in .txnindex, and too little for an index
+    world.ask(Kind.WRITE_MARKER, marker(0, 1))
+    world.crash()
+    for _ in range(3):
+        world.publish(batch_of(bytes(700_000)))
+        world.tick(3)
+    world.crash()                                                           # now there are indexes that recovery believes
+    assert values(world.read_all()) == [bytes(700_000)] * 3
+
+
 @pytest.mark.parametrize("end", ["live", "kill", "stop", "roll"])
 def test_committed_readers_stop_at_open_transactions_and_skip_aborted_ones(tmp_path: Path, end: str) -> None:
     world = World(tmp_path, settings={"segment_bytes": 300} if end == "roll" else {})
