@@ -7,15 +7,16 @@ from gq_spark.options import EARLIEST, LATEST, Offsets, Options
 
 
 def end_of(log: Log, committed: bool) -> int:
-    """Behind what may be read. Committed: what the checkpoint vouches for, the high watermark and the last stable offset, as far
-    as it is there. Else, or without a checkpoint, behind the last complete valid record."""
+    """Behind what may be read. Committed: what the checkpoint vouches for, the high watermark and the last stable offset. Else,
+    without a checkpoint, or when the log is shorter than that, behind the last complete valid record."""
     mark = log.place.mark
     if not log.segments:
         return log.start
     if committed and mark:
         limit = min(mark.high_watermark, mark.last_stable)
-        return limit if limit <= log.segments[-1].base else min(limit, log.valid_end)
-    end = log.valid_end
+        if limit <= log.segments[-1].base or limit <= log.valid_end:
+            return limit
+    end = log.valid_end         # what was cut off may have been the end of a transaction
     if committed:
         open_from = replayed(log, end).open_from
         return open_from if open_from >= 0 else end

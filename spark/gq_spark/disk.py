@@ -41,11 +41,11 @@ class Disk:
         return sorted(found)
 
     def read(self, path: str) -> bytes:
-        """A small file whole; b"" when it is not there."""
+        """A small file whole; b"" when it is not there, or a folder."""
         try:
             with open(path, "rb") as file:
                 data = file.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return b""
         self._note(path, len(data))
         return data

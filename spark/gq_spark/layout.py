@@ -111,7 +111,8 @@ def _epoch(raw: bytes) -> int:
 
 
 def _segments(disk: Disk, folder: str) -> tuple[Segment, ...]:
-    logs = [(base, entry.size) for entry in disk.list_dir(folder) if (base := segment.base_offset_of(entry.name)) is not None]
+    logs = [(base, entry.size) for entry in disk.list_dir(folder)
+            if not entry.folder and (base := segment.base_offset_of(entry.name)) is not None]
     following = [base for base, _ in logs[1:]] + [-1]
     return tuple(Segment(folder, base, size, then) for (base, size), then in zip(logs, following))
 

@@ -66,7 +66,7 @@ class Pieces:
             if found.size and good:
                 want = CHUNK
             elif good and codec.locate(data, 0, piece.high) == 0:
-                return                              # the next one is behind what was asked for
+                break                               # the next one is behind what was asked for
             elif good and len(data) == size < piece.end - at:
                 want *= 2                           # one that is longer than a chunk
             else:

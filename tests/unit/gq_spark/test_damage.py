@@ -1,0 +1,62 @@
+"""Files that are not what their names say: what is lost is told, and nothing is shown that a simple read would hide."""
+
+import os
+import shutil
+
+import pytest
+
+from gq_proto import record as r
+from gq_proto.control import ControlType
+from gq_spark.loss import DataLoss
+from tests.unit.gq_logd.world import World, batch_of
+from tests.unit.gq_spark.reads import finish, offsets, rows, segments, settle
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = World(tmp_path, settings={"segment_bytes": 3_000})
+    yield made
+    made.stop()
+
+
+def fill(world: World) -> list[int]:
+    """Several segments; the offsets."""
+    for _ in range(30):
+        world.publish(batch_of(bytes(400)))
+    settle(world)
+    return offsets(rows(world.folder))
+
+
+def test_another_segment_under_a_segments_name(world):
+    every, paths = fill(world), segments(world)
+    for other in (paths[0], paths[-1]):
+        shutil.copy(other, paths[2])
+        with pytest.raises(DataLoss, match=paths[2].name):
+            rows(world.folder)
+        lost = range(int(paths[2].stem), int(paths[3].stem))
+        assert offsets(rows(world.folder, failOnDataLoss="false")) == [offset for offset in every if offset not in lost]
+
+
+def test_a_folder_in_place_of_a_file(world):
+    every, paths = fill(world), segments(world)
+    for suffix in (".index", ".timeindex", ".runs"):
+        derived = paths[2].with_suffix(suffix)
+        derived.unlink(missing_ok=True)
+        derived.mkdir()
+    assert offsets(rows(world.folder, minPartitions=50)) == every
+    paths[2].unlink()
+    paths[2].mkdir()
+    with pytest.raises(DataLoss, match=paths[1].name):
+        rows(world.folder)
+    left = offsets(rows(world.folder, failOnDataLoss="false"))
+    assert left == [offset for offset in every if not int(paths[2].stem) <= offset < int(paths[3].stem)]
+
+
+def test_a_transaction_whose_end_was_cut_off_is_open(world):
+    world.publish(batch_of(b"plain"), batch_of(b"dropped", producer=1, flags=r.TRANSACTIONAL))
+    every = offsets(rows(world.folder, isolation="read_uncommitted"))
+    finish(world, ControlType.ABORT, 1)
+    settle(world)
+    path = segments(world)[0]
+    os.truncate(path, path.stat().st_size - 1)
+    assert offsets(rows(world.folder)) == every[:1]
