@@ -40,6 +40,9 @@ class Disk:
             return []
         return sorted(found)
 
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
     def read(self, path: str) -> bytes:
         """A small file whole; b"" when it is not there, or a folder."""
         try:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gq_proto import files, segment
-from gq_proto.errors import Corrupt, UnknownTopic
+from gq_proto.errors import BadRequest, Corrupt, UnknownTopic
 from gq_proto.names import INTERNAL_PREFIX, is_internal
 from gq_spark.disk import Disk
 from gq_spark.options import is_pattern
@@ -45,12 +45,14 @@ class Place(NamedTuple):
 
 
 def find(disk: Disk, paths: Iterable[str], topics: Iterable[str]) -> list[Place]:
-    """The places of the topics that were asked for, by topic and number. UnknownTopic for a name that is nowhere. A topic with no
-    partition yet is there, and empty."""
+    """The places of the topics that were asked for, by topic and number. UnknownTopic for a name that is nowhere, BadRequest for a
+    path that is none. A topic with no partition yet is there, and empty."""
     wanted = tuple(topics)
     found: dict[tuple[int, int], list[Place]] = {}
     seen: set[str] = set()
     for path in dict.fromkeys(paths):
+        if not disk.is_folder(f"{path}/logs"):
+            raise BadRequest(f"option path: {path} is no data directory, or not mounted here: there is no folder logs in it")
         for topic in disk.list_dir(f"{path}/logs"):
             if topic.folder and any(_matches(topic.name, pattern) for pattern in wanted):
                 seen.add(topic.name)

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from gq_proto import files
-from gq_proto.errors import Corrupt, UnknownTopic
+from gq_proto.errors import BadRequest, Corrupt, UnknownTopic
 from gq_spark.disk import Disk
 from gq_spark.layout import find
 
@@ -37,8 +37,9 @@ def test_topics_by_name_list_and_pattern(tmp_path):
     assert {topic for topic, _ in found(tmp_path, topics=("__groups",))} == {"__groups"}
     with pytest.raises(UnknownTopic, match="topic order is not in"):
         found(tmp_path, topics=("order", "pay"))
-    with pytest.raises(UnknownTopic):
-        found(tmp_path / "nowhere", topics=("pay",))
+    for topics in (("pay",), ("*",)):
+        with pytest.raises(BadRequest, match="nowhere is no data directory"):
+            found(tmp_path, tmp_path / "nowhere", topics=topics)
 
 
 def test_segments_are_in_order_and_know_the_next(tmp_path):
