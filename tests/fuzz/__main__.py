@@ -118,6 +118,7 @@ def decoders(codec: Any, raw: bytes) -> list[Any]:
         outcome(codec.stamp, frame, BASE, NOW, internal=True), bytes(frame),
         outcome(codec.stamp, bytearray(raw), BASE, NOW, create=True, max_value=50),
         codec.scan(raw), codec.scan(raw, min(7, len(raw)), 41), codec.check(raw), found, outcome(codec.columns, raw, 0, 60),
+        outcome(codec.columns, raw, 3, 2**62, [4, 2, 41, 1], 0),
         codec.find_valid(raw, 0, 0, 100), codec.find_valid(raw, 1, 41, 2**62), codec.locate(raw, 0, 43),
         outcome(codec.decode_headers, raw), codec.crc32c(raw), codec.partition_of(raw, 6),
         codec.select_runs(raw, 40, 41, 60, 2, 5),
