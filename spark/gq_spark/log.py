@@ -37,7 +37,7 @@ class Facts:
     newest_us: int      # no record is newer
 
 
-Kept = dict[str, list[int]]     # path of a sealed segment's log -> its control runs, flat: a stream asks for them again and again
+Kept = dict[tuple[int, Segment], list[int]]     # topic id, sealed segment -> its control runs: a stream asks again and again
 
 
 class Log:
@@ -77,12 +77,12 @@ class Log:
 
     def controls(self, part: Segment) -> list[int]:
         """Flat runs of control records."""
-        path = part.path()
-        if path in self._kept:
-            return self._kept[path]
+        sealed = self.place.topic_id, part      # a topic made anew, or a log cut back, may have another one in its place
+        if sealed in self._kept:
+            return self._kept[sealed]
         found, _ = codec.select_runs(self.facts(part, Derived.RUNS).runs, part.base, part.base, EVERY, _NO_LANE)
         if part.following >= 0:
-            self._kept[path] = found
+            self._kept[sealed] = found
         return found
 
     # -- by time ---------------------------------------------------------------------------

@@ -7,9 +7,12 @@ import pytest
 
 from gq_proto import record as r
 from gq_proto.control import ControlType
+from gq_spark.disk import Disk
+from gq_spark.layout import find
+from gq_spark.log import Kept, Log
 from gq_spark.loss import DataLoss
 from tests.unit.gq_logd.world import World, batch_of
-from tests.unit.gq_spark.reads import finish, offsets, rows, segments, settle
+from tests.unit.gq_spark.reads import decide, delayed, finish, offsets, rows, segments, settle
 
 
 @pytest.fixture
@@ -60,3 +63,22 @@ def test_a_transaction_whose_end_was_cut_off_is_open(world):
     path = segments(world)[0]
     os.truncate(path, path.stat().st_size - 1)
     assert offsets(rows(world.folder)) == every[:1]
+
+
+def test_what_a_stream_keeps_of_a_segment_is_not_taken_for_anothers(tmp_path):
+    kept: Kept = {}
+    found = []
+    for size, delay in ((400, False), (500, True)):
+        world = World(tmp_path, settings={"segment_bytes": 3_000})
+        if delay:
+            world.publish(delayed(b"d"))
+            decide(world, ControlType.DELAY_READY, [1, 1])
+        for _ in range(20):
+            world.publish(batch_of(bytes(size)))
+        settle(world)
+        world.stop()
+        [place] = find(Disk(), [str(tmp_path)], ["t"])
+        log = Log(Disk(), place, kept)
+        found.append([log.controls(part) for part in log.segments[:2]])
+        shutil.rmtree(tmp_path / "logs")
+    assert found[0][0][:2] == [0, 1] and found[1][0] != found[0][0]
