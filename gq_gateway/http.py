@@ -112,7 +112,7 @@ class HttpServer:
             listener.close()
             if not self._daemon.config.is_default(key):
                 raise OSError(e.errno, f"{key}: cannot listen at {address}: {e.strerror or e}") from None
-            self._daemon.log.warning("default address is taken, going on without it", extra=logs.fields(key=key, address=address))
+            self._daemon.go_on_without(key, address)
             return None
         listener.setblocking(False)
         bound_host, bound_port = listener.getsockname()[:2]

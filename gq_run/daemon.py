@@ -89,6 +89,7 @@ class Daemon:
         self._lock = lock
         self._started = time.monotonic()
         self._metrics_address = ""
+        self._without: list[str] = []        # default addresses that are taken
         self._exporter: exporter.Exporter | None = None
 
     @property
@@ -200,7 +201,12 @@ class Daemon:
         except OSError as e:
             if not self.config.is_default(key):
                 raise OSError(e.errno, f"{key}: {e.strerror or e}") from None
-            self.log.warning("default address is taken, going on without it", extra=logs.fields(key=key, address=address))
+            self.go_on_without(key, address)
+
+    def go_on_without(self, key: str, address: str) -> None:
+        """A default address is taken, by another node most likely: STATUS says it, once it serves and nothing else is wrong."""
+        self.log.warning("default address is taken, going on without it", extra=logs.fields(key=key, address=address))
+        self._without.append(f"{key} {address}")
 
     def _bind_tcp(self, address: str) -> None:
         guarded = security.needs_keys(self.config, f"broker.listeners.{self.name}")
@@ -283,8 +289,9 @@ class Daemon:
 
     def status(self) -> messages.StatusReply:
         facts = {"metrics": self._metrics_address, "endpoints": self.endpoints, **self.facts()}
+        detail = self.detail or (f"taken by another, gone without: {', '.join(self._without)}" if self._without else "")
         return messages.StatusReply(self.name, self.node_id, __version__, codec.NAME, os.getpid(),
-                                    time.monotonic() - self._started, self.is_ready, self.detail, facts)
+                                    time.monotonic() - self._started, self.is_ready, detail, facts)
 
 
 def main(name: str, own_options: Sequence[Option], make: Callable[[Daemon], App], argv: Sequence[str] | None = None, *,

@@ -125,7 +125,7 @@ class GrpcServer:
         except OSError as error:
             if not config.is_default(KEY):
                 raise OSError(f"{KEY}: {error}") from None
-            self._daemon.log.warning("default address is taken, going on without it", extra=logs.fields(key=KEY, address=address))
+            self._daemon.go_on_without(KEY, address)
             return
         self._listener = listener
         self._address = f"{host}:{port}"

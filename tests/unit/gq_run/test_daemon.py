@@ -115,6 +115,8 @@ def test_a_default_address_of_another_node_is_gone_without(make: Callable[..., D
     second.open(Echo)
     assert [e.partition(":")[0] for e in second.endpoints] == ["ipc"]
     assert "going on without" in caplog.text
+    second.ready()
+    assert f"broker.listeners.logd 127.0.0.1:{port}" in ask(second).detail and "taken" not in ask(first).detail
 
 
 def test_a_chosen_address_that_is_taken_is_an_error(make: Callable[..., Daemon]) -> None:
