@@ -1,5 +1,8 @@
 """From where to where a partition is read: offsets out of earliest, latest, given offsets and times."""
 
+from collections.abc import Iterable
+
+from gq_proto.errors import BadRequest
 from gq_spark.decided import replayed
 from gq_spark.log import Log
 from gq_spark.loss import lost
@@ -21,6 +24,16 @@ def end_of(log: Log, committed: bool) -> int:
         open_from = replayed(log, end).open_from
         return open_from if open_from >= 0 else end
     return end
+
+
+def check_named(options: Options, known: Iterable[tuple[str, int]]) -> None:
+    """BadRequest when the options have offsets of another topic or partition than the `known`."""
+    there = set(known)
+    for option, offsets in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+        named = () if isinstance(offsets, int) else ((topic, number) for topic, numbers in offsets.items() for number in numbers)
+        for topic, number in named:
+            if (topic, number) not in there:
+                raise BadRequest(f"option {option} names {topic}/{number}: there is no such partition among what is read")
 
 
 def start_in(log: Log, options: Options, end: int) -> int:

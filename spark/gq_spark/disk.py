@@ -60,6 +60,13 @@ class Disk:
         except FileNotFoundError:
             return 0
 
+    def modified(self, path: str) -> int:
+        """When, in nanoseconds; 0 when it is not there."""
+        try:
+            return os.stat(path).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
     def open(self, path: str) -> "File":
         """FileNotFoundError."""
         file = File(self, os.open(path, os.O_RDONLY | os.O_CLOEXEC))

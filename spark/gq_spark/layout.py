@@ -1,8 +1,9 @@
 """Where which partition lies: data directories -> places, one per partition.
 
 A partition is known by its `partition.meta`, not by its folder's name: a deleted topic's folder is renamed before its files go, and
-several directories may hold replicas of one partition. The one of the highest leader epoch counts, then the longest. Of topics
-of one name (made anew, while an old replica lies about) the latest id counts. Only lists and reads small files.
+several directories may hold replicas of one partition. The one of the highest leader epoch counts, then the longest. Topics of one
+name in several directories are different ones (made anew, while an old replica lies about; or of nodes that know nothing of each
+other): the one made last is read, and the others are lost. Only lists and reads small files.
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from gq_proto import files, segment
 from gq_proto.errors import BadRequest, Corrupt, UnknownTopic
 from gq_proto.names import INTERNAL_PREFIX, is_internal
 from gq_spark.disk import Disk
+from gq_spark.loss import lost
 from gq_spark.options import is_pattern
 
 
@@ -44,9 +46,10 @@ class Place(NamedTuple):
         return f"{self.topic}/{self.number}"
 
 
-def find(disk: Disk, paths: Iterable[str], topics: Iterable[str]) -> list[Place]:
-    """The places of the topics that were asked for, by topic and number. UnknownTopic for a name that is nowhere, BadRequest for a
-    path that is none. A topic with no partition yet is there, and empty."""
+def find(disk: Disk, paths: Iterable[str], topics: Iterable[str], fatal: bool = True, strict: bool = True) -> list[Place]:
+    """The places of the topics that were asked for, by topic and number. UnknownTopic for a name that is nowhere, if `strict`;
+    BadRequest for a path that is none; if `fatal`, DataLoss for topics of one name. A topic with no partition yet is there, and
+    empty."""
     wanted = tuple(topics)
     found: dict[tuple[int, int], list[Place]] = {}
     seen: set[str] = set()
@@ -59,13 +62,22 @@ def find(disk: Disk, paths: Iterable[str], topics: Iterable[str]) -> list[Place]
                 for place in _partitions(disk, f"{path}/logs/{topic.name}", topic.name):
                     found.setdefault((place.topic_id, place.number), []).append(place)
     for name in wanted:
-        if name not in seen and not is_pattern(name):
+        if strict and name not in seen and not is_pattern(name):
             raise UnknownTopic(f"topic {name} is not in {', '.join(paths)}: is option path a data directory of a node that has it?")
-    latest: dict[str, int] = {}
+    last = _made_last(disk, [place for replicas in found.values() for place in replicas])
     for replicas in found.values():
-        latest[replicas[0].topic] = max(latest.get(replicas[0].topic, 0), replicas[0].topic_id)
-    chosen = [_best(replicas) for replicas in found.values() if replicas[0].topic_id == latest[replicas[0].topic]]
+        if replicas[0].topic_id != last[replicas[0].topic]:
+            lost(fatal, f"{replicas[0].folder} is of another topic {replicas[0].topic} than the one that was made last")
+    chosen = [_best(replicas) for replicas in found.values() if replicas[0].topic_id == last[replicas[0].topic]]
     return sorted(chosen, key=lambda place: (place.topic, place.number))
+
+
+def _made_last(disk: Disk, places: Iterable[Place]) -> dict[str, int]:
+    """The id by topic: by when partition.meta was written, which happens once."""
+    made = {place.topic: set[tuple[int, int]]() for place in places}
+    for place in places:
+        made[place.topic].add((disk.modified(f"{place.folder}/{files.PARTITION_META}"), place.topic_id))
+    return {topic: max(ids)[1] for topic, ids in made.items()}
 
 
 def _matches(topic: str, pattern: str) -> bool:

@@ -93,8 +93,8 @@ def parse(given: Mapping[str, str], streaming: bool = False) -> Options:
 def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
     text = said.get("paths") or said.get("path", "")
     found = _json("path", text) if text.startswith("[") else text.split(",")
-    paths = tuple(str(path).strip().removeprefix("file://") for path in found)
-    if not paths or not all(paths):
+    paths = tuple(path.strip().removeprefix("file://") for path in found if isinstance(path, str))
+    if not all(paths) or not 0 < len(paths) == len(found):
         raise BadRequest("option path: name a data directory, or several with commas between")
     return paths
 
@@ -115,7 +115,7 @@ def is_pattern(topic: str) -> bool:
 def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(f"option {name} is not JSON: {error}") from None
 
 
@@ -124,16 +124,17 @@ def _offsets(name: str, text: str) -> Offsets:
         return _WORDS[text.lower()]
     found = _json(name, text)
     try:
-        offsets = {topic: {int(number): _whole(offset) for number, offset in parts.items()} for topic, parts in found.items()}
+        offsets = {topic: {_whole(int(number), 0): _whole(offset) for number, offset in parts.items()}
+                   for topic, parts in found.items()}
     except (AttributeError, TypeError, ValueError):
         raise BadRequest(f'option {name}: use earliest, latest or {{"topic": {{"partition": offset}}}}') from None
     return offsets
 
 
-def _whole(offset: Any) -> int:
-    if type(offset) is not int or not EARLIEST <= offset < 2**63:
+def _whole(number: Any, least: int = EARLIEST) -> int:
+    if type(number) is not int or not least <= number < 2**63:
         raise ValueError
-    return offset
+    return number
 
 
 def _time(name: str, text: str | None) -> int | None:
@@ -172,6 +173,6 @@ def _choice(name: str, said: Mapping[str, str], choices: Mapping[str, bool], def
 def _count(name: str, text: str | None, least: int) -> int | None:
     if text is None:
         return None
-    if not text.isdecimal() or int(text) < least:
-        raise BadRequest(f"option {name}: {text!r:.80}: use a whole number from {least}")
+    if not text.isdecimal() or len(text) > 18 or int(text) < least:
+        raise BadRequest(f"option {name}: {text!r:.80}: use a whole number from {least}, of 18 digits at most")
     return int(text)

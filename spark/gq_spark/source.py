@@ -129,7 +129,8 @@ class Reader(DataSourceReader):
         return known
 
     def partitions(self) -> list[Split]:
-        places = layout.find(self.disk, self.options.paths, self.options.topics)
+        places = layout.find(self.disk, self.options.paths, self.options.topics, self.options.fail_on_data_loss)
+        bounds.check_named(self.options, [(place.topic, place.number) for place in places])
         stretches = [self._stretch(Log(self.disk, place)) for place in places if self.window.holds(place.topic, place.number)]
         return [Split(pieces) for pieces in planning.plan(stretches, self.options, self.window, CORES)] or [Split([])]
 

@@ -41,7 +41,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        return encoded({key: bounds.start_in(log, self._options, self._end(log)) for key, log in self._logs().items()})
+        logs = self._logs(strict=True)
+        bounds.check_named(self._options, [(topic, number) for topic, _, number in logs])
+        return encoded({key: bounds.start_in(log, self._options, self._end(log)) for key, log in logs.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_offsets) if self._options.max_offsets else ReadAllAvailable()
@@ -82,8 +84,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- partitions ------------------------------------------------------------------------
 
-    def _logs(self) -> dict[Key, Log]:
-        places = layout.find(self._disk, self._options.paths, self._options.topics)
+    def _logs(self, strict: bool = False) -> dict[Key, Log]:
+        """Strict: a topic that was named is there. Later it may be gone, as its partitions may."""
+        fatal = self._options.fail_on_data_loss
+        places = layout.find(self._disk, self._options.paths, self._options.topics, fatal, strict or fatal)
         self._disk.opened.clear()
         return {(place.topic, place.topic_id, place.number): Log(self._disk, place, self._kept) for place in places}
 

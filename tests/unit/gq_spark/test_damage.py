@@ -4,15 +4,17 @@ import os
 import shutil
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from gq_proto import record as r
 from gq_proto.control import ControlType
+from gq_proto.errors import BadRequest, UnknownTopic
 from gq_spark.disk import Disk
 from gq_spark.layout import find
 from gq_spark.log import Kept, Log
 from gq_spark.loss import DataLoss
 from tests.unit.gq_logd.world import World, batch_of
-from tests.unit.gq_spark.reads import decide, delayed, finish, offsets, rows, segments, settle
+from tests.unit.gq_spark.reads import decide, delayed, finish, offsets, rows, segments, settle, stream
 
 
 @pytest.fixture
@@ -82,3 +84,25 @@ def test_what_a_stream_keeps_of_a_segment_is_not_taken_for_anothers(tmp_path):
         found.append([log.controls(part) for part in log.segments[:2]])
         shutil.rmtree(tmp_path / "logs")
     assert found[0][0][:2] == [0, 1] and found[1][0] != found[0][0]
+
+
+def test_a_stream_outlives_the_topic_that_it_names(world, caplog):
+    fill(world)
+    strict, lax = (stream(world.folder, topic="t", startingOffsets="earliest", failOnDataLoss=word) for word in ("true", "false"))
+    start = lax.initialOffset()
+    shutil.rmtree(f"{world.folder}/logs/t")
+    with pytest.raises(UnknownTopic):
+        strict.latestOffset(start, ReadAllAvailable())
+    assert lax.latestOffset(start, ReadAllAvailable()) == start and "t/0: the partition is gone" in caplog.text
+    with pytest.raises(UnknownTopic):
+        lax.initialOffset()
+
+
+def test_offsets_of_what_is_not_there(world):
+    fill(world)
+    for named in ('{"t": {"1": 0}}', '{"u": {"0": 0}}'):
+        for option in ("startingOffsets", "endingOffsets"):
+            with pytest.raises(BadRequest, match=f"option {option} names ./.: there is no such partition"):
+                rows(world.folder, **{option: named})
+        with pytest.raises(BadRequest, match="option startingOffsets names"):
+            stream(world.folder, startingOffsets=named).initialOffset()

@@ -9,6 +9,7 @@ from gq_proto import files
 from gq_proto.errors import BadRequest, Corrupt, UnknownTopic
 from gq_spark.disk import Disk
 from gq_spark.layout import find
+from gq_spark.loss import DataLoss
 
 
 def partition(folder, topic="t", number=0, *, id_=1, epoch=1, end=10, bases=(0,), named=None):
@@ -76,12 +77,16 @@ def test_folders_that_are_no_partition_of_the_topic(tmp_path):
     assert found(tmp_path) == [("t", 0)]
 
 
-def test_a_topic_made_anew_hides_the_old_one(tmp_path):
-    partition(tmp_path / "a", number=0, id_=4, epoch=9)
-    partition(tmp_path / "a", number=1, id_=4, epoch=9)
-    partition(tmp_path / "b", number=0, id_=5)
-    [place] = find(Disk(), [str(tmp_path / "a"), str(tmp_path / "b")], ["t"])
-    assert (place.topic_id, place.number) == (5, 0)
+def test_of_topics_of_one_name_the_one_made_last(tmp_path, caplog):
+    for number in range(2):
+        partition(tmp_path / "a", number=number, id_=9, epoch=9)
+    made = partition(tmp_path / "b", id_=5) / files.PARTITION_META
+    os.utime(made, ns=(0, os.stat(made).st_mtime_ns + 10**9))
+    paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+    with pytest.raises(DataLoss, match=f"{tmp_path}/a/logs/t/0 is of another topic t"):
+        find(Disk(), paths, ["t"])
+    [place] = find(Disk(), paths, ["t"], fatal=False)
+    assert (place.topic_id, place.number) == (5, 0) and caplog.text.count("going on with the rest") == 2
 
 
 def test_damaged_small_files(tmp_path):

@@ -53,6 +53,8 @@ def test_microseconds_are_exact():
     ({"startingTimestamp": "1", "startingOffsets": "latest"}, "exclude each other"),
     ({"isolation": "dirty"}, "use read_committed or read_uncommitted"), ({"includeDelayed": "yes"}, "use true or false"),
     ({"minPartitions": "-1"}, "a whole number from 0"), ({"minPartitions": "many"}, "a whole number"),
+    ({"minPartitions": "9" * 5000}, "a whole number"), ({"path": '["/a", 5]'}, "option path: name a data directory"),
+    ({"path": "[" * 100_000}, "option path is not JSON"), ({"startingOffsets": '{"t": {"-1": 5}}'}, "use earliest"),
 ])
 def test_what_is_refused(given, text):
     with pytest.raises(BadRequest, match=text):
