@@ -146,7 +146,7 @@ class Reader(DataSourceReader):
 def batches(disk: Disk, options: Options, schema: StructType, split: Split) -> Iterator["pa.RecordBatch"]:
     """All rows of a split."""
     keep_freed_memory()
-    shape, pieces = Shape(to_arrow_schema(schema, timezone="UTC")), Pieces(disk, options)
+    shape, pieces = Shape(to_arrow_schema(schema, timezone="UTC"), options.fail_on_data_loss), Pieces(disk, options)
     for piece in split.pieces:
         for found in pieces.read(piece):
-            yield shape.batch(piece.topic, piece.partition, found)
+            yield from shape.batches(piece.topic, piece.partition, found)

@@ -6,15 +6,18 @@ import shutil
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from gq_proto import codec
 from gq_proto import record as r
+from gq_proto.compression import compress
 from gq_proto.control import ControlType
 from gq_proto.errors import BadRequest, UnknownTopic
+from gq_spark import arrow
 from gq_spark.disk import Disk
 from gq_spark.layout import find
 from gq_spark.log import Kept, Log
 from gq_spark.loss import DataLoss
 from tests.unit.gq_logd.world import World, batch_of
-from tests.unit.gq_spark.reads import decide, delayed, finish, offsets, rows, segments, settle, stream
+from tests.unit.gq_spark.reads import decide, delayed, finish, offsets, reader, rows, segments, settle, stream
 
 
 @pytest.fixture
@@ -106,3 +109,31 @@ def test_offsets_of_what_is_not_there(world):
                 rows(world.folder, **{option: named})
         with pytest.raises(BadRequest, match="option startingOffsets names"):
             stream(world.folder, startingOffsets=named).initialOffset()
+
+
+def compressed(*values: bytes) -> bytes:
+    builder = codec.BatchBuilder()
+    for value in values:
+        builder.add(b"", value, flags=r.COMPRESSED, codec=r.CODEC_ZSTD)
+    return builder.seal()
+
+
+def test_values_that_are_a_thousand_times_longer_than_stored(world, monkeypatch):
+    monkeypatch.setattr(arrow, "PLAIN_BYTES", 100_000)
+    world.publish(batch_of(None, b""), compressed(*[compress(bytes(40_000))] * 10), batch_of(b"last"))
+    settle(world)
+    made = reader(world.folder)
+    batches = [batch for split in made.partitions() for batch in made.read(split)]
+    assert [len(value or b"") for batch in batches for value in batch["value"].to_pylist()] == [0, 0, *[40_000] * 10, 4]
+    assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(1, 14))
+    assert max(batch.nbytes for batch in batches) < 100_000 + 40_000 + 1000
+
+
+def test_a_value_that_does_not_decompress(world, caplog):
+    world.publish(batch_of(b"a"), compressed(b"rubbish", compress(b"b"), b"", b"rubbish"), batch_of(b"c"))
+    settle(world)
+    with pytest.raises(DataLoss, match="t/0: offset 2: a compressed value is not zstd"):
+        rows(world.folder)
+    left = rows(world.folder, failOnDataLoss="false")
+    assert [(row["offset"], row["value"]) for row in left] == [(1, b"a"), (3, b"b"), (6, b"c")]
+    assert "t/0: offset 5: " in caplog.text
