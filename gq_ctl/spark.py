@@ -27,9 +27,17 @@ JOBS: Final = {
 HELP: Final = ("-h", "--help")
 
 
+def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for one in given:
+        if not one.partition("=")[0] or "=" not in one:
+            raise click.BadParameter(f"{one!r} is no setting: write NAME=VALUE, as spark.driver.memory=4g")
+    return given
+
+
 @click.group("spark", cls=Group)
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs: here, or a cluster.")
-@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting, spark.driver.memory=4g say; may be repeated.")
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", callback=_pairs,
+              help="A setting, spark.driver.memory=4g say; may be repeated.")
 @click.pass_context
 def spark_command(ctx: click.Context, master: str, conf: tuple[str, ...]) -> None:
     """Run jobs over the log files with Spark; only replay needs daemons.
@@ -67,9 +75,11 @@ for _name, _text in JOBS.items():
 def _check() -> None:
     """Failed, with how to get it, when what Spark needs is not there."""
     if not find_spec("pyspark") or not find_spec("pyarrow"):
-        raise Failed("PySpark is not installed: pip install 'goqueue[spark]' (in a checkout: bin/setup dev)")
-    java = os.path.join(os.environ.get("JAVA_HOME", ""), "bin", "java")
-    if not (os.environ.get("JAVA_HOME") and os.access(java, os.X_OK)) and not shutil.which("java"):
+        raise Failed(f"PySpark is not installed: {sys.executable} -m pip install 'goqueue[spark]'")
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
+        raise Failed(f"JAVA_HOME is {home}, where there is no bin/java: set it to a Java 17, or unset it")
+    if not home and not shutil.which("java"):
         raise Failed("Spark needs Java 17: apt-get install openjdk-17-jre-headless, or set JAVA_HOME")
 
 

@@ -59,6 +59,16 @@ def test_what_is_missing_is_named(monkeypatch, capsys):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert gqctl("verify") == app.FAILED
     assert "openjdk-17" in capsys.readouterr().err
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")            # Spark would take it, whatever PATH has
+    monkeypatch.setattr(spark.shutil, "which", lambda name: "/usr/bin/java")
+    assert gqctl("verify") == app.FAILED
+    assert "JAVA_HOME is /nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("setting", ["spark.driver.memory", "=4g", ""])
+def test_a_setting_without_name_or_value_is_a_mistake(ran, capsys, setting):
+    assert gqctl("--conf", setting, "verify") == app.USAGE
+    assert not ran and "NAME=VALUE" in capsys.readouterr().err
 
 
 def test_help_of_a_job_is_the_jobs_and_needs_no_spark(ran, monkeypatch):
