@@ -37,7 +37,8 @@ class NewMessage(Struct, forbid_unknown_fields=True, rename="camel"):
 
     value: Annotated[str | None, Meta(description="text, or base64 with encoding base64; null is a null value")]
     key: Annotated[str | None, Meta(description="messages of one key keep their order: they go to one partition")] = None
-    headers: Annotated[Headers, Meta(description="an object, or a list of [name, value] where a name comes twice")] = None
+    headers: Annotated[Headers, Meta(
+        description='an object, or a list of [name, value] where a name comes twice; Binary is {"base64": "..."}')] = None
     priority: Annotated[int | str | None,
                         Meta(description="0 to 4, or critical, high, normal (default), low, background")] = None
     delay: Annotated[Duration | None, Meta(description="delivered so much later: seconds, or text such as \"5m\"")] = None

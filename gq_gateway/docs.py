@@ -100,7 +100,7 @@ def _parameters(operation: dict[str, Any]) -> str:
 
 def _default(schema: dict[str, Any]) -> str:
     default = schema.get("default")
-    return "" if default in (None, "", []) else f" <span class=soft>[{escape(_json(default))}]</span>"
+    return "" if default in (None, "", []) else f" <span class=soft>(default: {escape(_json(default))})</span>"
 
 
 def _body(spec: dict[str, Any], operation: dict[str, Any]) -> str:
@@ -160,6 +160,8 @@ def _kind(schema: dict[str, Any]) -> str:
         return " | ".join(_kind(one) for one in schema["anyOf"])
     if "enum" in schema:
         return " | ".join(_json(one) for one in schema["enum"])
+    if "prefixItems" in schema:
+        return f"[{', '.join(_kind(one) for one in schema['prefixItems'])}]"
     if schema.get("type") == "array":
         return f"[{_kind(schema['items']) if isinstance(schema.get('items'), dict) else ''}, ...]"
     if schema.get("type") == "object" and "additionalProperties" in schema:

@@ -24,7 +24,7 @@ Acks = Literal["none", "leader", "all"]
 
 
 class PublishQuery(Struct, forbid_unknown_fields=True):
-    acks: Annotated[Acks, Meta(description="answered at once, when the leader has it, or when all in sync have it")] = "leader"
+    acks: Annotated[Acks, Meta(description="who must have it before the answer: nobody, the leader, or all in sync")] = "leader"
 
 
 class Batch(Struct, forbid_unknown_fields=True):

@@ -129,6 +129,7 @@ def test_the_page_is_whole_and_needs_nothing_from_elsewhere() -> None:
     for route in ROUTES:
         assert route.path in page.text and route.summary in page.text
     assert all(code in page.text for code in codes(ROUTES))
+    assert "[[string, string | Binary], ...]" in page.text and '(default: "leader")' in page.text
 
 
 def test_it_is_served_with_a_policy_that_lets_nothing_in() -> None:
