@@ -1,6 +1,7 @@
 """What the jobs share: the command line, the session, what is read, and how an error becomes one line and an exit code."""
 
 import argparse
+import logging
 import os
 import re
 import sys
@@ -39,7 +40,7 @@ class Parser(argparse.ArgumentParser):
     def times(self) -> "Parser":
         """With --from and --to."""
         self.add_argument("--from", dest="low", type=_time, metavar="TIME", help="first moment: RFC 3339, Unix seconds, or -1h")
-        self.add_argument("--to", dest="high", type=_time, metavar="TIME", help="last moment, exclusive")
+        self.add_argument("--to", dest="high", type=_time, metavar="TIME", help="up to this moment, exclusive")
         return self
 
     def error(self, message: str) -> NoReturn:
@@ -76,6 +77,7 @@ def session() -> "SparkSession":
     from pyspark.sql import SparkSession
 
     import gq_spark
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)     # a page of JSON; the error says it in a line
     spark = SparkSession.builder.appName("goqueue").getOrCreate()
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")     # the source's option pushFilters wants it
     gq_spark.register(spark)
@@ -136,4 +138,6 @@ def of_spark(error: Exception) -> errors.GoQueueError:
     kind = getattr(errors, found[-1][0], None) if found else None
     if isinstance(kind, type) and issubclass(kind, errors.GoQueueError):
         return kind(found[-1][1])
+    if "JAVA_GATEWAY_EXITED" in str(error):
+        return errors.Internal("Spark did not start, for the reason above: it needs Java 17, and --master as spark-submit has it")
     return errors.Internal(JAVAS.sub("", str(error)).strip().partition("\n")[0])

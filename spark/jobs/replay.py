@@ -9,6 +9,7 @@ on how copies that are there twice are told.
 
 from collections.abc import Sequence
 
+from gq_client import admin
 from gq_proto.errors import BadRequest
 from gq_spark.jobs import job
 
@@ -20,12 +21,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--where", default="true", metavar="SQL", help="which messages (default: all)")
     parser.add_argument("--server", metavar="HOST:PORT", help="the node they go to (default: that of --path)")
     args = parser.parse_args(argv)
+    from gq_spark import sink
+    node = target(args.server, args.path)
+    with sink.target_of(node).client() as client:      # Spark takes its time: who can't be reached is told before
+        client.run(admin.topics(client.routes))
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
     count = Observation()
     rows = job.read(args, pushFilters="true").where(args.where).select("key", "value", "headers", "priority")
     (rows.observe(count, F.count("*").alias("messages")).write.format("goqueue")
-     .options(topic=args.to_topic, **target(args.server, args.path)).mode("append").save())
+     .options(topic=args.to_topic, **node).mode("append").save())
     job.show(args, [{"topic": args.topic, "to_topic": args.to_topic, **count.get}], "messages", "")
 
 

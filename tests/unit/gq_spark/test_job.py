@@ -6,8 +6,8 @@ import pytest
 
 from gq_ctl import app, spark
 from gq_ctl.verify import Place
-from gq_proto.errors import BadRequest, Corrupt, Internal
-from gq_spark import jobs
+from gq_proto.errors import BadRequest, Corrupt, Internal, Unavailable
+from gq_spark import jobs, sink
 from gq_spark.jobs import dlq, job, replay
 
 FOLDER = Path(jobs.__file__).parent
@@ -57,6 +57,16 @@ def test_an_error_of_ours_is_found_in_sparks_trace():
     assert type(error) is Corrupt and error.message.endswith("position 7: the CRC does not match")
     other = job.of_spark(RuntimeError("[PARSE_SYNTAX_ERROR] Syntax error at 'x'.\n== SQL ==\nx"))
     assert type(other) is Internal and other.message == "[PARSE_SYNTAX_ERROR] Syntax error at 'x'."
+    assert "Java 17" in job.of_spark(RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited.")).message
+
+
+def test_a_replay_to_nobody_is_told_before_spark_starts(monkeypatch):
+    def client(target):
+        raise Unavailable(f"cannot reach {target.server}")
+    monkeypatch.setattr(sink.Target, "client", client)
+    monkeypatch.setattr(job, "session", lambda: pytest.fail("it started"))
+    with pytest.raises(Unavailable, match="h:7400"):
+        replay.main(["--server", "h:7400", "--topic", "a", "--to-topic", "b"])
 
 
 def test_of_which_topics_the_dead_letters_are_meant():
