@@ -194,16 +194,25 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.params.extend(common())
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """click's parser does not say of which command an option lacks its argument."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
 
-class Group(click.Group):
+
+class Group(Command, click.Group):
     """A family of commands."""
 
     command_class = Command
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("context_settings", {"help_option_names": ["-h", "--help"], "max_content_width": 100})
-        super().__init__(*args, **kwargs)
-        self.params.extend(common())
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """With the whole first sentence of each: click cuts it to what fits in a line."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(200)) for name in self.list_commands(ctx)
+                                if (command := self.get_command(ctx, name))])
 
 
 class Root(Group):

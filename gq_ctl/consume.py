@@ -225,9 +225,9 @@ class Shower:
     def _lines(self, messages: Iterable[Any]) -> None:
         for message in messages:
             if self._header:
-                self._out.line("PART  OFFSET      TIME                              PRIORITY    KEY           VALUE")
+                self._out.line("PART  OFFSET      TIME                              PRIORITY    KEY                   VALUE")
                 self._header = False
             self._out.line(f"{message.partition:>4}  {message.offset:<10}  {show_time(message.timestamp):<32}  "
-                           f"{PRIORITY_NAMES[message.priority]:<10}  {shown(message.key):<12}  {shown(message.value)}")
+                           f"{PRIORITY_NAMES[message.priority]:<10}  {shown(message.key):<20}  {shown(message.value)}")
             if self._receipts:
                 self._out.line(f"      receipt {message.receipt}")

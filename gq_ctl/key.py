@@ -56,7 +56,7 @@ def key_command() -> None:
 @click.argument("name")
 @click.option("--allow", type=SCOPES, multiple=True, metavar="SCOPE", help="What it may do; repeat for more.")
 @click.option("--expires", type=DURATION, help="It ends so long from now.  [default: never]")
-@click.option("--curve", type=CURVE, help="For who has this CURVE key; there is no secret then.")
+@click.option("--curve", type=CURVE, metavar="PUBLIC", help="For who has this CURVE key; there is no secret then.")
 @click.option("--node", is_flag=True, help="For another node of this cluster (with --curve, as `gqctl key curve` says there).")
 def create(name: str, allow: tuple[list[Scope], ...], expires: int | None, curve: str | None, node: bool) -> None:
     """Make a key called NAME and print its secret: now, and never again.

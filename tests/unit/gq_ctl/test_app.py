@@ -39,6 +39,17 @@ def test_every_end_of_a_command(monkeypatch, capfd, error, code, said):
     assert capfd.readouterr() == ("", said)
 
 
+def test_a_mistake_names_the_help_of_its_command(capfd):
+    assert app.run(["topic", "alter", "t", "--retention"]) == app.run(["topic", "alter", "t", "--nope"]) == app.USAGE
+    assert capfd.readouterr().err.count("(see gqctl topic alter --help)") == 2
+
+
+def test_help_of_a_family_cuts_no_sentence(capfd):
+    for family in ("topic", "bench"):
+        app.run([family, "--help"])
+        assert "..." not in capfd.readouterr().out.partition("Commands:")[2]
+
+
 def test_a_bug_is_not_hidden(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         raising(monkeypatch, ZeroDivisionError())
