@@ -11,8 +11,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 from gq_client.ask import Ask, Asks
 from gq_client.routing import METAD, Routes, To
 from gq_proto import messages as m
-from gq_proto.errors import GoQueueError, UnknownTopic, error_of
+from gq_proto.errors import Forbidden, GoQueueError, UnknownTopic, error_of
 from gq_proto.messages import Kind, Op
+from gq_proto.names import is_internal
 from gq_proto.receipt import Receipt
 
 P = ParamSpec("P")
@@ -106,6 +107,7 @@ def delete_topic(routes: Routes, name: str) -> Operation[None]:
 
 def delete_before(routes: Routes, name: str, partition: int, offset: int = END) -> Operation[int]:
     """Remove what lies below `offset` (END: everything); the new log start."""
+    _check_not_internal(name)
     to = yield from _leader(routes, name, partition)
     reply, _ = yield Ask(Kind.DELETE_BEFORE, m.DeleteBefore(offset), to)
     return cast("m.DeleteBeforeReply", reply).log_start
@@ -113,9 +115,15 @@ def delete_before(routes: Routes, name: str, partition: int, offset: int = END) 
 
 def purge(routes: Routes, name: str) -> Operation[None]:
     """Remove every message of a topic."""
+    _check_not_internal(name)
     found = yield from topic(routes, name)
     yield from all_of([Ask(Kind.DELETE_BEFORE, m.DeleteBefore(END), To.leader(found.id, number))
                        for number in range(len(found.partitions))])
+
+
+def _check_not_internal(name: str) -> None:
+    if is_internal(name):
+        raise Forbidden(f"{name} is internal: the daemons remove what they no longer need")
 
 
 def partitions(routes: Routes, name: str) -> Operation[list[m.PartitionInfo]]:

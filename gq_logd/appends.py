@@ -14,9 +14,10 @@ from gq_logd.partition import Partition
 from gq_logd.space import Space
 from gq_logd.stats import TopicStats
 from gq_logd.turn import Item, MarkerItem, Turn
-from gq_proto.errors import BadRequest, GoQueueError
+from gq_proto.errors import BadRequest, Forbidden, GoQueueError
 from gq_proto.limits import REQUEST_FRAMES_MAX
 from gq_proto.messages import Acks, Produce, Produced, ProduceReply, WriteMarker, WriteMarkerReply
+from gq_proto.names import is_internal
 
 FindPartition = Callable[[int, int, int], Partition]
 
@@ -81,6 +82,8 @@ class Appends:
         for index, part in enumerate(body.parts):
             try:
                 partition = find(part.topic_id, part.partition, part.epoch)
+                if is_internal(partition.topic) and not body.internal:
+                    raise Forbidden(f"{partition.topic} is internal: only daemons write to it")
             except GoQueueError as e:
                 ticket.refuse(index, e)
                 continue

@@ -10,7 +10,7 @@ from gq_client.ask import Ask
 from gq_client.cursor import locate
 from gq_client.routing import Routes, To
 from gq_proto import messages as m
-from gq_proto.errors import BadName, BadRequest, Busy, StaleReceipt, UnknownPartition, UnknownTopic
+from gq_proto.errors import BadName, BadRequest, Busy, Forbidden, StaleReceipt, UnknownPartition, UnknownTopic
 from gq_proto.messages import Kind, Op
 from gq_proto.receipt import Receipt
 from tests.unit.gq_client.wire_fakes import news, topic
@@ -101,6 +101,12 @@ def test_partitions_come_from_every_leader_in_order(routes: Routes) -> None:
 def test_an_error_of_one_of_many_is_raised(routes: Routes) -> None:
     with pytest.raises(Busy):
         Run(admin.purge(routes, "t"), routes).with_answers(news(topic()), [m.DeleteBeforeReply(3), Busy("b")])
+
+
+def test_what_the_daemons_keep_is_not_purged(routes: Routes) -> None:
+    for operation in (admin.purge(routes, "__groups"), admin.delete_before(routes, "__groups", 0)):
+        with pytest.raises(Forbidden, match="__groups is internal"):
+            Run(operation, routes).with_answers()
 
 
 def test_reset_marks_both_sides(routes: Routes) -> None:

@@ -11,7 +11,7 @@ from gq_logd.turn import control_frame
 from gq_proto import codec, messages
 from gq_proto import record as rec
 from gq_proto.control import ControlType, LeaderChange, encode_body
-from gq_proto.errors import BadRequest, NotLeader
+from gq_proto.errors import BadRequest, Forbidden, NotLeader
 from gq_proto.limits import REQUEST_FRAMES_MAX
 from gq_proto.messages import Kind
 from tests.unit.gq_logd.world import (
@@ -80,6 +80,16 @@ def test_apps_may_not_send_control_records_daemons_may(tmp_path: Path) -> None:
     frame = bytes(control_frame(3, b"\0\0\0\0\0\0\0\5\0\0\0\1"))
     assert world.publish(frame)[0].error == 12
     assert world.publish(frame, internal=True)[0].error == 0
+
+
+def test_apps_may_not_write_to_internal_topics_daemons_may(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    meta = messages.TopicMeta("__groups", TOPIC + 1, world.settings, [messages.PartitionMeta(NODE, world.epoch)])
+    world.apply(topics=[meta])
+    for internal, error in ((False, Forbidden.code), (True, 0)):
+        call = Call(Kind.PRODUCE, messages.Produce([messages.ProducePart(TOPIC + 1, 0)], 1, internal), [batch_of(b"a")])
+        world.send(call)
+        assert call.reply.parts[0].error == error
 
 
 # -- idempotence ------------------------------------------------------------------------
