@@ -36,9 +36,11 @@ one_line() { tr -s ' \n' ' ' <<< "$output"; }
 
 @test "without the extra or without Java: one line that says how to get it, exit 1" {
     run -1 --separate-stderr without pyspark spark verify
-    [ "$stderr" = "gqctl: PySpark is not installed: pip install 'goqueue[spark]' (in a checkout: bin/setup dev)" ]
+    [[ "$stderr" == "gqctl: PySpark is not installed: /"*" -m pip install 'goqueue[spark]'" ]]
     run -0 without pyspark spark verify --help
     "$GQ_PYTHON" -c 'import pyspark' 2> /dev/null || skip "no PySpark here"
+    run -1 --separate-stderr env JAVA_HOME=/nowhere gqctl spark verify
+    [[ "$stderr" == "gqctl: JAVA_HOME is /nowhere, where there is no bin/java"* ]]
     # A PATH with no java on it.
     mkdir "$BATS_TEST_TMPDIR/bin"
     ln -s "$(command -v sh)" "$BATS_TEST_TMPDIR/bin/sh"
