@@ -89,7 +89,7 @@ def list_(every: bool) -> None:
 
 def _summary(topic: Any) -> Row:
     return {"topic": topic.name, "partitions": len(topic.partitions), "replication_factor": topic.replication_factor,
-            "retention_ms": topic.config.retention_ms, "dlq": is_dlq(topic.name), "_id": topic.id}
+            "retention_ms": topic.config.retention_ms, "is_dlq": is_dlq(topic.name), "_id": topic.id}
 
 
 @topic_command.command("describe")
