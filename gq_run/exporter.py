@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -19,6 +20,7 @@ from gq_run.metrics import COUNTER, HISTOGRAM, Histogram, Metric, Registry
 
 CLIENT_S: Final = 2.0        # a client's patience with which we put up
 COLLECT_S: Final = 5.0       # the loop's
+CONNECTION_S: Final = 10.0   # all of it: who sends a byte now and then would keep a place for ever
 CONNECTIONS_MAX: Final = 8
 REFUSALS: Final[dict[type[GoQueueError], HTTPStatus]] = {Unauthorized: HTTPStatus.UNAUTHORIZED, Forbidden: HTTPStatus.FORBIDDEN}
 Collected = dict[Metric, list[tuple[tuple[str, ...], float | Histogram]]]
@@ -109,6 +111,11 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return buckets
 
 
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):          # it is closed
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 class _Http(ThreadingHTTPServer):
     daemon_threads = True        # a stop waits for no client
     block_on_close = False
@@ -133,9 +140,13 @@ class _Http(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        end = threading.Timer(CONNECTION_S, _shut, (request,))
+        end.daemon = True
+        end.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            end.cancel()
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:

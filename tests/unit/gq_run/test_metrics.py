@@ -193,6 +193,16 @@ def test_a_taken_address(loop: Loop, served: tuple[Exporter, list[bool]], regist
         Exporter(loop, registry, host, int(port), lambda: True)
 
 
+def test_who_sends_a_byte_now_and_then_is_cut_off(served: tuple[Exporter, list[bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "CONNECTION_S", 0.05)
+    monkeypatch.setattr(exporter._Handler, "timeout", 1000.0)        # as if it always sent one in time
+    host, port = served[0].address.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as slow:
+        slow.sendall(b"GET /hea")
+        while slow.recv(1000):
+            pass
+
+
 def test_closing_waits_for_no_client(loop: Loop, registry: m.Registry) -> None:
     made: Any = Exporter(loop, registry, "127.0.0.1", 0, lambda: True)
     host, port = made.address.split(":")
