@@ -144,8 +144,8 @@ class Demo:
             (f"half of the lines are sent, and a message with a delay of {DELAY_S:g} s: kill -9 logd and delayd, "
              "the publisher goes on at once", self._publisher_holds, self._kill_logd_and_delayd),
             ("a critical message is published behind the lines that wait", lambda: self._taken() >= 0.1, self._publish_critical),
-            (f"kill -9 one consumer of three, another takes its place; what it held is nobody's for {demo_work.SESSION_S:g} s, until "
-             "its session ends", lambda: self._taken() >= 0.2, self._kill_consumer),
+            ("kill -9 one consumer of three, another takes its place; what it held comes back when its session ends, "
+             f"{demo_work.SESSION_S:g} s from now", lambda: self._taken() >= 0.2, self._kill_consumer),
             ("kill -9 groupd", lambda: self._taken() >= 0.4, lambda: self._kill_daemons("groupd")),
             ("kill -9 metad", lambda: self._taken() >= 0.7, lambda: self._kill_daemons("metad")),
         ]
