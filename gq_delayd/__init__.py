@@ -1,8 +1,8 @@
 """gq_delayd makes delayed messages ready: the timer wheel, the ready and cancelled records, and the index of what waits.
 
-Owns when a message is due, and that its partition is told so by a control record: one per partition and tick, written through
-logd, which drops what was decided before. Never decides who consumes, never touches payloads: what is delayed, until when, and what
-became of it is learnt from logd (`Due`, `Watch`) and from nobody else.
+Owns when a message is due, and that its partition is told so by a control record: one per partition and tick (or step of a tick,
+where messages are few), written through logd, which drops what was decided before. Never decides who consumes, never touches
+payloads: what is delayed, until when, and what became of it is learnt from logd (`Due`, `Watch`) and from nobody else.
 
 The delayd of a partition is that of the node that leads it. One pure `Core` for all of them: inputs and time in, effects out.
 

@@ -13,6 +13,7 @@ clock. What is due is decided by it alone; waits are on the monotonic one, never
 two are compared in each turn, so that a clock that was set is noticed within that.
 """
 
+from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -126,7 +127,8 @@ class Core:
         tick = desk.wall_us // TICK_US
         first = desk.wheel.next_tick()
         if first is not None and first <= tick:
-            self._advance(tick)
+            self._came_due(desk.wheel.advance(tick))
+        self._came_due(desk.wheel.early(desk.wall_us))
         self._loading.wake()
         self._firing.wake()
         if self._loading.loading:
@@ -156,8 +158,8 @@ class Core:
             self._firing.put_back()
         self._shift_us = shift
 
-    def _advance(self, tick: int) -> None:
-        for when, id, entries in self._desk.wheel.advance(tick):
+    def _came_due(self, found: list[tuple[int, int, "array[int]"]]) -> None:
+        for when, id, entries in found:
             part = self._desk.by_id.get(id)
             if part:
                 self._firing.came_due(part, when, entries)
@@ -170,7 +172,8 @@ class Core:
         found = [self._loading.next_wake(), self._firing.next_wake(), self._saving.next_save()]
         first = desk.wheel.next_tick()
         if first is not None:
-            found.append(desk.now + min(max(first * TICK_US - desk.wall_us, 0) / 1e6, LOOK_S))
+            at_us = min(first * TICK_US, desk.wheel.next_step(desk.wall_us // TICK_US + 1))
+            found.append(desk.now + min(max(at_us - desk.wall_us, 0) / 1e6, LOOK_S))
             if self._unprepared:
                 found.append(desk.now + PREPARE_S)
         return min((when for when in found if when is not None), default=None)

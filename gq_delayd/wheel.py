@@ -12,6 +12,9 @@ to be. What is due when it is added waits in a slot of its own for the next adva
 due microseconds, offset, ... Adding is O(1); there is no removing: who takes out what came due knows what of it still counts
 (`sweep` takes the rest out when it has become too much).
 
+The messages of a tick come due together, at its end, unless they are few: then those whose time has come need not wait for the
+others (`early`).
+
 A large slot is split ahead, bit by bit (`prepare`), so that a million messages of one slot do not stop everything at once.
 Pure, and not thread-safe.
 """
@@ -23,6 +26,8 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 TICK_US: Final = 10_000
+STEP_US: Final = 2_000                      # of a tick with few messages: those come in steps of it
+FEW: Final = 64                             # messages, of all parts
 SHIFTS: Final = (0, 8, 14, 20)
 REACH: Final = (256, 64, 64, 64)            # slots ahead that a level takes; the last takes everything
 PAST: Final = 4                             # the level of the one slot for what is due already
@@ -116,6 +121,31 @@ class Wheel:
                 self._sizes[part] -= len(entries) // 2
                 found.append((key, part, entries))
         return sorted(found, key=lambda one: one[0])
+
+    def early(self, wall_us: int) -> list[tuple[int, int, "array[int]"]]:
+        """As `advance`: of the tick that ends next what is due, if it has few messages."""
+        tick, found = wall_us // TICK_US + 1, list[tuple[int, int, "array[int]"]]()
+        if self.next_step(tick) > wall_us:
+            return found
+        slot = self._levels[0][tick]
+        for part, entries in list(slot.items()):
+            due = array("Q", [number for pair in pairs(entries) if pair[1] <= wall_us for number in pair])
+            if due:
+                found.append((tick, part, due))
+                self._sizes[part] -= len(due) // 2
+                slot[part] = array("Q", [number for pair in pairs(entries) if pair[1] > wall_us for number in pair])
+                if not slot[part]:
+                    del slot[part]
+        if not slot:
+            del self._levels[0][tick]
+        return found
+
+    def next_step(self, tick: int) -> int:
+        """When the first of that tick's messages come, microseconds."""
+        slot = self._levels[0].get(tick, {})
+        if not 0 < sum(map(len, slot.values())) <= 2 * FEW:
+            return tick * TICK_US
+        return min(-(-min(entries[1::2]) // STEP_US) * STEP_US for entries in slot.values())
 
     def _begun(self, level: int, tick: int) -> list[int]:
         shift = SHIFTS[level]

@@ -7,7 +7,7 @@ import pytest
 
 from gq_delayd.effects import AskMarker
 from gq_delayd.part import Group, spread
-from gq_delayd.wheel import TICK_US
+from gq_delayd.wheel import STEP_US, TICK_US
 from gq_proto import ranges as rng
 from gq_proto.errors import DiskFull, NotLeader, TimedOut, Unavailable
 from gq_proto.messages import WriteMarkerReply
@@ -41,11 +41,21 @@ def test_one_record_a_partition_and_tick() -> None:
     play = Play(Log(0), Log(1))
     due = (play.wall_us // TICK_US + 5) * TICK_US
     for log in play.logs.values():
-        log.publish(due - 9_999, 10)
+        log.publish(due - 9_999, 40)
         log.publish()
-        log.publish(due, 10)
+        log.publish(due, 40)
     play.run(0.2)
-    assert [(ask.key[1], ask.ranges) for ask in play.markers] == [(0, [0, 10, 11, 10]), (1, [0, 10, 11, 10])]
+    assert [(ask.key[1], ask.ranges) for ask in play.markers] == [(0, [0, 40, 41, 40]), (1, [0, 40, 41, 40])]
+
+
+def test_few_messages_of_a_tick_need_not_wait_for_its_end() -> None:
+    play = Play()
+    start = (play.wall_us // TICK_US + 5) * TICK_US
+    for within in (100, 500, 4_100, 9_900):
+        play.log.publish(start + within)
+    play.run(0.2, every=0.0001)
+    assert [ask.ranges for ask in play.markers] == [[0, 2], [2, 1], [3, 1]]
+    assert all(0 <= stamp - play.log.records[offset][1] <= STEP_US + 500 for offset, (_, stamp) in play.log.ready.items())
 
 
 def test_past_and_present_are_at_once() -> None:

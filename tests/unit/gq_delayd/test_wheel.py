@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from gq_delayd.wheel import REACH, SHIFTS, TICK_US, Wheel, pairs, tick_of
+from gq_delayd.wheel import FEW, REACH, SHIFTS, STEP_US, TICK_US, Wheel, pairs, tick_of
 from gq_proto.limits import DELAY_MS_MAX
 
 BASE = 170_000_000_000          # a tick of today
@@ -79,6 +79,27 @@ def test_a_message_is_due_at_the_first_tick_at_or_after_its_time(due_us: int) ->
             assert tick * TICK_US >= due > (tick - 1) * TICK_US
             return
     raise AssertionError("never")
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40_000)), max_size=2 * FEW),
+       st.lists(st.integers(1, 7_000), max_size=20))
+def test_few_messages_come_in_steps_and_never_before_their_time(messages: list[tuple[int, int]], moves: list[int]) -> None:
+    start = wall_us = BASE * TICK_US
+    wheel, waiting = Wheel(BASE), {(part, offset, start + delay) for offset, (part, delay) in enumerate(messages)}
+    for part, offset, due in waiting:
+        wheel.add(part, [offset, due])
+    for move in [0, *moves]:
+        wall_us += move
+        found = came(wheel, wall_us // TICK_US)
+        step = wheel.next_step(wall_us // TICK_US + 1)
+        early = {(part, offset, due) for _, part, entries in wheel.early(wall_us) for offset, due in pairs(entries)}
+        assert bool(early) <= (step <= wall_us) and all(due <= wall_us for _, _, due in found | early)
+        assert found.isdisjoint(early) and found | early <= waiting
+        waiting -= found | early
+        slot = [due for _, _, due in waiting if tick_of(due) == wall_us // TICK_US + 1]
+        assert len(slot) > FEW or all(due > wall_us or -(-min(slot) // STEP_US) * STEP_US > wall_us for due in slot)
+        assert [wheel.size(part) for part in range(3)] == [sum(row[0] == part for row in waiting) for part in range(3)]
+    assert came(wheel, 2**60) == waiting and not wheel
 
 
 def test_the_levels_are_those_of_the_design_and_hold_the_longest_delay() -> None:
