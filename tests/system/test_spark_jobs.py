@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gq_ctl import app
+from gq_proto import files
 from gq_spark.jobs import dlq, export, keys, replay, traffic, verify
 from tests.system.harness import Node, until
 
@@ -39,6 +40,8 @@ def node(shared_node: Node) -> Node:
             else:
                 message.reject("no such thing", sync=True)
     until(lambda: len(orders(shared_node, "tasks.dlq")) == 2, "the letters lie there")
+    for topic in ("orders", "tasks", "tasks.dlq"):
+        vouched(shared_node, topic)
     return shared_node
 
 
@@ -57,6 +60,16 @@ def orders(node: Node, topic: str = "orders"):
     client = node.client()
     return [message for part in client.partitions(topic)
             for message in client.reader(topic, part.partition, "earliest", stop_at_end=True)]
+
+
+def vouched(node: Node, topic: str) -> None:
+    """Wait until the checkpoints vouch for all of it: a job reads no further."""
+    def reach(partition: int) -> int:
+        mark = node.data / "logs" / topic / str(partition) / files.CHECKPOINT
+        return files.decode_checkpoint(mark.read_bytes()).last_stable if mark.exists() else 0
+
+    parts = node.client().partitions(topic)
+    until(lambda: all(reach(part.partition) >= part.high_watermark for part in parts), f"the checkpoints vouch for all of {topic}")
 
 
 def test_traffic_counts_each_window(node, run):
@@ -143,12 +156,14 @@ def test_export_goes_on_where_it_stopped_in_any_time_zone(node, run, spark, tmp_
     client.create_topic("growing", partitions=2)
     for number in range(10):
         client.publish("growing", b"%d" % number, headers={"n": b"1"})
+    vouched(node, "growing")
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")
     try:
         assert run(export, "--topic", "growing", "--to", str(tmp_path / "out"))[0]["messages"] == 10
         for number in range(10, 15):
             client.publish("growing", b"%d" % number)
+        vouched(node, "growing")
         assert run(export, "--topic", "growing", "--to", str(tmp_path / "out"))[0]["messages"] == 5
         assert run(export, "--topic", "growing", "--to", str(tmp_path / "out"))[0]["messages"] == 0
     finally:
