@@ -25,7 +25,7 @@ from typing import IO, Any
 
 import zmq
 
-from gq_proto import messages
+from gq_proto import files, messages
 from gq_run import paths
 
 ROOT = Path(__file__).parents[2]
@@ -255,3 +255,13 @@ class Node:
     def spawn(self, argv: list[str], stdout: int | IO[bytes] | None = subprocess.PIPE, **options: Any) -> subprocess.Popen[bytes]:
         """A process of the test's own in this node's environment (a consumer to be killed, say). The caller ends it."""
         return subprocess.Popen(argv, env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=stdout, **options)
+
+
+def vouched(node: Node, topic: str) -> None:
+    """Wait until the checkpoints vouch for all of it: who reads the files reads no further."""
+    def reach(partition: int) -> int:
+        mark = node.data / "logs" / topic / str(partition) / files.CHECKPOINT
+        return files.decode_checkpoint(mark.read_bytes()).last_stable if mark.exists() else 0
+
+    parts = node.client().partitions(topic)
+    until(lambda: all(reach(part.partition) >= part.high_watermark for part in parts), f"the checkpoints vouch for all of {topic}")

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from gq_ctl import app
-from gq_proto import files
 from gq_spark.jobs import dlq, export, keys, replay, traffic, verify
-from tests.system.harness import Node, until
+from tests.system.harness import Node, until, vouched
 
 COUNT = 3000
 HOUR_US = 3_600_000_000
@@ -60,16 +59,6 @@ def orders(node: Node, topic: str = "orders"):
     client = node.client()
     return [message for part in client.partitions(topic)
             for message in client.reader(topic, part.partition, "earliest", stop_at_end=True)]
-
-
-def vouched(node: Node, topic: str) -> None:
-    """Wait until the checkpoints vouch for all of it: a job reads no further."""
-    def reach(partition: int) -> int:
-        mark = node.data / "logs" / topic / str(partition) / files.CHECKPOINT
-        return files.decode_checkpoint(mark.read_bytes()).last_stable if mark.exists() else 0
-
-    parts = node.client().partitions(topic)
-    until(lambda: all(reach(part.partition) >= part.high_watermark for part in parts), f"the checkpoints vouch for all of {topic}")
 
 
 def test_traffic_counts_each_window(node, run):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.system.harness import Node
+from tests.system.harness import Node, vouched
 
 HEADERS = "array<struct<key: string, value: binary>>"
 
@@ -75,6 +75,7 @@ def test_what_was_read_can_be_written_and_each_row_knows_its_place(spark, shared
     with client.producer() as producer:
         for number in range(2000):
             producer.send("original", b"%d" % number, key=b"%d" % (number % 10), headers={"n": b"%d" % number}, priority=number % 5)
+    vouched(shared_node, "original")
     rows = spark.read.format("goqueue").option("topic", "original").load(str(shared_node.data))
     write(shared_node, rows, "copied", compress="zstd", acks="all")
     found = messages(shared_node, "copied")
