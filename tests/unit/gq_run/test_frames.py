@@ -8,6 +8,7 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from gq_run import frames
 from gq_run.frames import receive, send
 
 Socket = zmq.Socket[bytes]
@@ -33,9 +34,12 @@ class Peers:
         self._await(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         assert self.dealer.poll(WAIT_MS, zmq.POLLOUT)       # the event comes before the dealer has its pipe
 
+    def wait_for_the_end(self) -> None:
+        self._await(zmq.EVENT_DISCONNECTED)
+
     def down(self) -> None:
         self.router.close()
-        self._await(zmq.EVENT_DISCONNECTED)
+        self.wait_for_the_end()
         assert not self.dealer.poll(0)        # it has seen that its pipe is gone
 
     def wait_for_nobody(self) -> None:
@@ -99,3 +103,29 @@ def test_a_connection_that_breaks_in_a_message_does_not_swallow_the_next(peers: 
     peers.up()
     send(peers.dealer, [b"the", b"next"])
     assert peers.came() == [b"the", b"next"]
+
+
+def test_a_connection_that_breaks_while_a_message_is_taken_leaves_it_whole(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZeroMQ looks at connections with each hundredth frame, be it the second of a message, and has no good end then."""
+    send(peers.dealer, [b"hello"])
+    assert peers.router.poll(WAIT_MS)
+    me = receive(peers.router)[0].bytes
+    for _ in range(49):
+        send(peers.router, [me, b"head", b"payload"])
+        assert peers.dealer.poll(WAIT_MS) and len(receive(peers.dealer)) == 2 and receive(peers.dealer) == []
+    send(peers.router, [me, b"head", b"payload"])
+    assert peers.dealer.poll(WAIT_MS)
+    taken = 0
+
+    def take(*how: Any) -> Any:
+        nonlocal taken
+        taken += 1
+        if taken == 2:
+            peers.router.close()
+            peers.wait_for_the_end()
+        return as_before(*how)
+
+    as_before = frames._recv
+    monkeypatch.setattr(frames, "_recv", take)
+    assert [frame.bytes for frame in receive(peers.dealer)] == [b"head", b"payload"]
+    assert receive(peers.dealer) == []
