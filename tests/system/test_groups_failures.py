@@ -1,5 +1,6 @@
 """Groups when something breaks: kill -9 of daemons and consumers, power loss, retention, stopped processes."""
 
+import contextlib
 import random
 import signal
 import time
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gq_proto import codec, limits
+from gq_proto import codec
+from gq_proto.errors import StaleReceipt
 from tests.system.groups import (
     FAST,
     Worker,
@@ -278,19 +280,32 @@ def test_no_ack_is_lost_with_a_daemon_that_is_down_for_a_while(fast: Node, who: 
 
 @pytest.mark.parametrize("who", ["groupd", "logd", "metad"])
 def test_consumers_work_on_over_a_daemons_crash(fast: Node, who: str) -> None:
-    """It falls at any time, perhaps before what it just granted is in the journal: that comes again."""
+    """It falls at any time, perhaps before what it just granted or took is in the journal: that comes again. What it confirmed does
+    not."""
     node = fast
     with node.client() as client:
         topic = make_topic(client, "crash", 2)
-        seen: dict[tuple[int, int], int] = {}
-        with client.consumer("crash", "crash-g") as consumer:
+        seen: set[tuple[int, int]] = set()
+        confirmed: set[tuple[int, int]] = set()
+
+        def take(message: Any) -> None:
+            where = message.partition, message.offset
+            assert where not in confirmed, f"{where} comes again, and its ack was confirmed"
+            seen.add(where)
+            if message.offset % 20:
+                message.ack()
+                return
+            with contextlib.suppress(StaleReceipt):      # the crash took its lease, and somebody has it anew: us
+                message.ack(sync=True)
+                confirmed.add(where)
+
+        with client.consumer("crash", "crash-g", ack="manual") as consumer:
             for round_ in range(3):
                 for partition in range(2):
                     put(client, topic, numbers(0, 500), partition)
                 crashed = False
                 for message in consumer.messages(timeout=20):
-                    where = message.partition, message.offset
-                    seen[where] = seen.get(where, 0) + 1
+                    take(message)
                     if len(seen) == 1000 * round_ + 300 and not crashed:
                         crashed = True
                         node.crash(who)
@@ -300,10 +315,9 @@ def test_consumers_work_on_over_a_daemons_crash(fast: Node, who: str) -> None:
             while total(client, "crash-g", "lag"):
                 assert time.monotonic() < end, "all is acked"
                 for message in consumer.messages(timeout=0.2):
-                    seen[message.partition, message.offset] += 1
+                    take(message)
                 consumer.flush(20)
-        assert len(seen) == 3000
-        assert sum(seen.values()) - 3000 <= 3 * limits.MAX_IN_FLIGHT, "only what was in flight at a crash"
+        assert len(seen) == 3000 and len(confirmed) > 100
 
 
 def test_a_slow_message_does_not_bring_its_neighbours_twice(start_node: Callable[..., Node]) -> None:
