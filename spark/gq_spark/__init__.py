@@ -23,6 +23,6 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make format("goqueue") known to this session."""
+    """Make format("goqueue") known to a SparkSession."""
     from gq_spark.source import GoQueue
     spark.dataSource.register(GoQueue)
