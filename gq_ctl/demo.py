@@ -4,6 +4,9 @@ Every line of Python's standard library is published, keyed by its file's name, 
 one group take and ack the lines. Meanwhile one of them is killed with -9, and so are logd, groupd, delayd and metad once each;
 supervisor brings the daemons back. Then every file is rebuilt from what was consumed and compared byte for byte with its source.
 
+A worker stands still at some points until the blow has fallen, so that this is the middle of the work on the quickest machine too:
+the publisher at half of the lines, a consumer at each of SHARES.
+
 Two messages of its own are among the lines: a delayed one, published just before delayd is killed, and a critical one, published
 while others wait.
 
@@ -30,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gq_ctl import demo_work
 from gq_ctl.demo_stage import Screen, Worker
-from gq_ctl.demo_work import CRITICAL, DELAYED, GROUP, TOPIC
+from gq_ctl.demo_work import CRITICAL, DELAYED, GROUP, NO_LIMIT, TOPIC
 
 if TYPE_CHECKING:
     from gq_client import Client
@@ -41,6 +44,10 @@ MARK = ".goqueue-demo"           # says that a folder is the demo's to delete
 PATIENCE_S = 110.0
 ASK_S = 0.25
 DELAY_S = 5.0
+STAND_S = 1.0                    # so long one consumer stands for the others to come to that point
+# Of all lines, what one consumer takes before the critical message and the kills of a consumer, of groupd and of metad.
+SHARES = (1 / 20, 1 / 12, 1 / 6, 1 / 4)
+assert SHARES[1] + CONSUMERS * SHARES[3] < 1, "the killed one and those that live cannot have taken all: one comes to each point"
 
 
 class DemoFailed(Exception):
@@ -53,8 +60,8 @@ class Kill(NamedTuple):
     what: str
     pid: int
     new_pid: int                 # 0: not back yet
-    at_s: float
-    back_s: float
+    taken: float                 # share of the lines that consumers had by then
+    back_s: float = 0.0
 
 
 class Demo:
@@ -72,6 +79,9 @@ class Demo:
         self.kills: list[Kill] = []
         self.partitions: set[int] = set()    # of the two messages of its own
         self.waiting = 0                     # lines that were not acked when the critical one was published
+        self.stood_s = 0.0                   # how long all consumers stood
+        self._limits = iter([0])
+        self._limit = 0                      # lines that each consumer may take, for now
         self._ears = selectors.DefaultSelector()
         self._asked = 0.0
         self._end = 0.0
@@ -123,6 +133,8 @@ class Demo:
         return self.report(facts)
 
     def _publish_and_consume(self) -> None:
+        self._limits = iter([*(int(self.total * share) for share in SHARES), NO_LIMIT])
+        self._limit = next(self._limits)
         for _ in range(CONSUMERS):
             self._start_consumer()
         self.publisher = self._worker("publisher", "publish", str(self.source), "--hold-at", str(self.total // 2))
@@ -143,11 +155,11 @@ class Demo:
         return [
             (f"half of the lines are sent, and a message with a delay of {DELAY_S:g} s: kill -9 logd and delayd, "
              "the publisher goes on at once", self._publisher_holds, self._kill_logd_and_delayd),
-            ("a critical message is published behind the lines that wait", lambda: self._taken() >= 0.1, self._publish_critical),
+            ("a critical message is published behind the lines that wait", self._all_stand, self._publish_critical),
             ("kill -9 one consumer of three, another takes its place; what it held comes back when its session ends, "
-             f"{demo_work.SESSION_S:g} s from now", lambda: self._taken() >= 0.2, self._kill_consumer),
-            ("kill -9 groupd", lambda: self._taken() >= 0.4, lambda: self._kill_daemons("groupd")),
-            ("kill -9 metad", lambda: self._taken() >= 0.7, lambda: self._kill_daemons("metad")),
+             f"{demo_work.SESSION_S:g} s from now", self._all_stand, self._kill_consumer),
+            ("kill -9 groupd", self._one_stands, lambda: self._kill_daemons("groupd", then=self._go)),
+            ("kill -9 metad", self._one_stands, lambda: self._kill_daemons("metad", then=self._go)),
         ]
 
     def _worker(self, name: str, *argv: str) -> Worker:
@@ -157,7 +169,7 @@ class Demo:
 
     def _start_consumer(self) -> None:
         name = f"consumer-{len(self.consumers) + 1}"
-        self.consumers.append(self._worker(name, "consume", str(self.notes / name)))
+        self.consumers.append(self._worker(name, "consume", str(self.notes / name), "--hold-at", str(self._limit)))
 
     def _listen(self) -> None:
         for key, _ in self._ears.select(0.05):
@@ -166,6 +178,30 @@ class Demo:
                 self._ears.unregister(worker.out)
                 if not worker.killed and worker.process.wait():
                     raise DemoFailed(f"{worker.name} exited {worker.process.returncode}; see {self.logs / worker.name}.log")
+
+    def _live(self) -> list[Worker]:
+        return [worker for worker in self.consumers if not worker.killed]
+
+    def _standing(self) -> list[Worker]:
+        return [worker for worker in self._live() if worker.facts.get("holding") == self._limit]
+
+    def _one_stands(self) -> bool:
+        """Or all is taken: so few lines may come in one batch."""
+        return bool(self._standing()) or self._taken() >= 1
+
+    def _all_stand(self) -> bool:
+        """Or one stands for long: the others may have nothing to take."""
+        since = [worker.facts["since"] for worker in self._standing()]
+        return self._one_stands() and (len(since) in (0, len(self._live())) or time.monotonic() > min(since) + STAND_S)
+
+    def _go(self) -> None:
+        """Let the consumers go on to the next point."""
+        standing = self._standing()
+        if standing and standing == self._live():
+            self.stood_s += time.monotonic() - max(worker.facts["since"] for worker in standing)
+        self._limit = next(self._limits)
+        for worker in self._live():
+            worker.go(self._limit)
 
     def _publisher_holds(self) -> bool:
         assert self.publisher
@@ -184,11 +220,13 @@ class Demo:
         start = time.monotonic()
         for pid in old.values():
             os.kill(pid, signal.SIGKILL)
+        self._listen()
+        taken = self._taken()
         then()
         while old:
             now = self.daemons()
             for name, pid in [(name, pid) for name, pid in old.items() if now.get(name, pid) != pid]:
-                self.kills.append(Kill(name, old.pop(name), now[name], start, time.monotonic() - start))
+                self.kills.append(Kill(name, old.pop(name), now[name], taken, time.monotonic() - start))
                 self.screen.say(f"{name} is back: pid {pid} is now {now[name]}, ready after {self.kills[-1].back_s:.1f} s")
             self._listen()
             if time.monotonic() > self._end:
@@ -199,11 +237,12 @@ class Demo:
         return Client(data_dir=self.data)
 
     def _publish_critical(self) -> None:
-        """Where the most lines wait."""
+        """Where the most lines wait; then the consumers go on."""
         with self._client() as client:
             parts = client.describe_group(GROUP).partitions
             where = max(parts, key=lambda part: part.lag).partition
             client.publish(TOPIC, b"a critical one", key=CRITICAL, priority="critical", partition=where)
+        self._go()
         self.waiting = sum(part.lag for part in parts)
         self.partitions.add(where)
 
@@ -212,22 +251,24 @@ class Demo:
         return min((worker.facts[key.decode()] for worker in self.consumers if key.decode() in worker.facts), default=None)
 
     def _victim(self) -> Worker:
-        """A consumer to kill, that does not own the partitions of the demo's own messages: what it holds comes again only when
-        its session has ended."""
+        """A consumer to kill, with a batch in hand, that does not own the partitions of the demo's own messages: what it holds
+        comes again only when its session has ended."""
         with self._client() as client:
             members = client.describe_group(GROUP).members
         owners = {int(member.client.rpartition(":")[2]) for member in members
                   if self.partitions & {part.partition for part in member.assignment}}
-        return next((worker for worker in self.consumers if worker.process.pid not in owners), self.consumers[1])
+        able = self._standing() or self._live()
+        return next((worker for worker in able if worker.process.pid not in owners), able[-1])
 
     def _kill_consumer(self) -> None:
         victim = self._victim()
         victim.kill()
         notes = self.notes / victim.name
         victim.facts["taken"] = sum(1 for _ in demo_work.read_notes(notes.read_bytes())) if notes.exists() else 0   # it told less
+        taken = self._taken()
+        self._go()
         self._start_consumer()
-        new = self.consumers[-1].process.pid
-        self.kills.append(Kill("consumer", victim.process.pid, new, time.monotonic(), 0.0))
+        self.kills.append(Kill("consumer", victim.process.pid, self.consumers[-1].process.pid, taken))
 
     def _taken(self) -> float:
         return sum(int(worker.facts.get("taken", 0)) for worker in self.consumers) / self.total
@@ -250,7 +291,7 @@ class Demo:
     def _finish_workers(self) -> dict[str, Any]:
         """End the consumers politely and wait for their last word; the run's figures."""
         assert self.publisher
-        alive = [worker for worker in self.consumers if not worker.killed]
+        alive = self._live()
         for worker in alive:
             worker.process.terminate()
         while not all(worker.facts.get("done") for worker in alive):
@@ -258,7 +299,7 @@ class Demo:
             if time.monotonic() > self._end:
                 raise DemoFailed(f"a consumer does not end; see {self.logs}")
         spans = [worker.facts for worker in alive if worker.facts["taken"]]
-        seconds = max(f["last"] for f in spans) - min(f["first"] for f in spans) if spans else 0.0
+        seconds = max(f["last"] for f in spans) - min(f["first"] for f in spans) - self.stood_s if spans else 0.0
         return {"published": self.publisher.facts["sent"], "bytes": self.publisher.facts["bytes"],
                 "publish_s": self.publisher.facts["seconds"], "consume_s": seconds}
 
@@ -286,7 +327,7 @@ class Demo:
         print(f"delayed      {late * 1000:>9,.0f} ms after its {DELAY_S:g} s were over, with delayd killed meanwhile")
         print(f"rebuilt      {compared - len(differing):>9,} files of {compared:,}, the same byte for byte")
         for kill in self.kills:
-            print(f"killed -9    {kill.what:>9} pid {kill.pid} -> {kill.new_pid}")
+            print(f"killed -9    {kill.what:>9} pid {kill.pid} -> {kill.new_pid} when {kill.taken:.0%} were consumed")
         for name in differing[:5]:
             print(f"DIFFERS      {name}: diff {self.source / name} {self.rebuilt / name}")
         return not differing and not lost and not same_pids and late >= 0

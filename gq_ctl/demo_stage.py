@@ -35,9 +35,10 @@ class Worker:
                 self.facts.update(json.loads(line))
         return bool(data)
 
-    def go(self) -> None:
+    def go(self, limit: int = 0) -> None:
+        """Let it go on; a consumer until it has taken `limit` lines."""
         self.facts["holding"] = False
-        self.into.write(b"go\n")
+        self.into.write(b"%d\n" % limit)
         self.into.flush()
 
     def kill(self) -> None:

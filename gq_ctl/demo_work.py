@@ -4,6 +4,9 @@ A worker tells of its progress in JSON lines on stdout. What a consumer got goes
 write per batch, so that kill -9 at any moment loses no acked line; a note cut short by it is ignored, for its lines were not
 acked and come again. Notes, end to end: partition u32, offset u64, delivery u32, key length u32, value length u32, key, value.
 
+Both stop where the director says, until it says how to go on, so that its blows fall in the middle of the work on a quick machine
+too: the publisher before a line, a consumer with a batch in hand that is noted and not acked.
+
 Among the lines are two messages of the director's own, CRITICAL and DELAYED by their keys: who gets one tells at once how long
 after it was published, or was due, that is.
 """
@@ -17,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 TOPIC = "source-lines"
 GROUP = "rebuild"
@@ -28,6 +31,7 @@ SKIPPED = {"__pycache__", "site-packages", "dist-packages"}
 NOTE = struct.Struct(">IQIII")
 TELL_S = 0.1
 SESSION_S = 10.0         # how soon the lines of a killed consumer come back
+NO_LIMIT: Final = sys.maxsize
 
 
 class Note(NamedTuple):
@@ -142,8 +146,21 @@ def publish(root: Path, hold_at: int) -> None:
     teller.tell(now=True, sent=sent, done=True, bytes=size, seconds=time.monotonic() - start - held)
 
 
-def consume(path: Path) -> None:
-    """Take lines, note them in `path`, ack each; until SIGTERM."""
+class Gate:
+    """Where a consumer stands once it has taken `limit` lines, until a line on stdin says a higher limit. Without a director (stdin
+    ended) there is none."""
+
+    def __init__(self, teller: Teller, limit: int) -> None:
+        self._teller, self._limit = teller, limit
+
+    def pass_with(self, taken: int) -> None:
+        while taken >= self._limit:
+            self._teller.tell(now=True, taken=taken, holding=self._limit, since=time.monotonic())
+            self._limit = int(sys.stdin.readline() or NO_LIMIT)
+
+
+def consume(path: Path, hold_at: int) -> None:
+    """Take lines, note them in `path`, ack each; until SIGTERM. Stops with the batch that makes it `hold_at` lines."""
     import gq_client
 
     stopping = False
@@ -154,6 +171,7 @@ def consume(path: Path) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     teller, taken, first, last = Teller(), 0, 0.0, 0.0
+    gate = Gate(teller, hold_at)
     told: set[bytes] = set()
     notes = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     with gq_client.Client() as client, client.consumer([TOPIC], GROUP, ack="manual", session=SESSION_S) as consumer:
@@ -161,21 +179,27 @@ def consume(path: Path) -> None:
             batch = consumer.poll(timeout=0.25)
             if batch:
                 write_all(notes, pack_notes(Note(m.partition, m.offset, m.delivery, m.key or b"", m.value or b"") for m in batch))
-                lines = 0
+                lines = len(batch) - tell_own(batch, told, teller)
+                taken += lines
+                first = first or time.monotonic()
+                gate.pass_with(taken)
                 for message in batch:
-                    if message.key not in OWN:
-                        lines += 1
-                    elif message.key not in told:
-                        teller.tell(now=True, **{message.key.decode(): since_due(message)})
-                        told.add(message.key)
                     message.ack()
                 if lines:
-                    taken += lines
                     last = time.monotonic()
-                    first = first or last
             teller.tell(taken=taken)
     os.close(notes)
     teller.tell(now=True, taken=taken, done=True, first=first, last=last)
+
+
+def tell_own(batch: Iterable[Any], told: set[bytes], teller: Teller) -> int:
+    """Tell of the director's own messages in `batch`, of each once. How many there are."""
+    own = [message for message in batch if message.key in OWN]
+    for message in own:
+        if message.key not in told:
+            teller.tell(now=True, **{message.key.decode(): since_due(message)})
+            told.add(message.key)
+    return len(own)
 
 
 def since_due(message: Any) -> float:
@@ -195,13 +219,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m gq_ctl.demo_work", description=__doc__)
     parser.add_argument("role", choices=["publish", "consume"])
     parser.add_argument("path", type=Path, help="publish: the folder of sources; consume: the file for the notes")
-    parser.add_argument("--hold-at", type=int, default=-1)
+    parser.add_argument("--hold-at", type=int, default=NO_LIMIT, help="lines after which to wait for a line on stdin")
     args = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)      # Ctrl-C is the director's to handle
     if args.role == "publish":
         publish(args.path, args.hold_at)
     else:
-        consume(args.path)
+        consume(args.path, args.hold_at)
 
 
 if __name__ == "__main__":

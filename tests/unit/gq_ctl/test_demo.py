@@ -1,17 +1,30 @@
 """The demo's own logic: what it sends, what it makes of the notes, what it deletes."""
 
+import contextlib
+import io
+import json
+import signal
+import sys
+import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gq_client
 from gq_ctl import demo
 from gq_ctl.demo_work import (
     CRITICAL,
     DELAYED,
+    NO_LIMIT,
+    Gate,
     Note,
+    Teller,
+    consume,
     overtaken,
     pack_notes,
     read_notes,
@@ -90,3 +103,114 @@ def test_clear_spares_what_is_not_the_demos(tmp_path):
     (folder / "data").mkdir()
     demo.clear(folder)
     assert [path.name for path in folder.iterdir()] == [demo.MARK]
+
+
+def holdings(capsys: pytest.CaptureFixture[str]) -> list[int]:
+    return [told["holding"] for told in map(json.loads, capsys.readouterr().out.splitlines()) if "holding" in told]
+
+
+def test_a_gate_holds_until_the_limit_is_above_what_was_taken(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("5\n9\n"))
+    gate = Gate(Teller(), 3)
+    gate.pass_with(2)
+    assert holdings(capsys) == []
+    gate.pass_with(5)
+    assert holdings(capsys) == [3, 5]
+    gate.pass_with(9)
+    gate.pass_with(10**9)
+    assert holdings(capsys) == [9], "and without a director no more"
+
+
+def test_a_consumer_stands_with_a_batch_that_is_noted_and_not_acked(tmp_path, monkeypatch):
+    acked: list[int] = []
+    seen: list[tuple[int, list[int]]] = []
+
+    def message(offset: int, key: bytes) -> Any:
+        return SimpleNamespace(partition=0, offset=offset, delivery=1, key=key, value=b"x", flags=0, timestamp=0,
+                               ack=lambda: acked.append(offset))
+
+    batches = [[message(0, b"a"), message(1, CRITICAL)], [message(2, b"a"), message(3, b"b")], [message(4, b"b")]]
+
+    def poll(timeout: float) -> Any:
+        if not batches:
+            signal.raise_signal(signal.SIGTERM)
+        return batches.pop(0) if batches else []
+
+    def readline() -> str:
+        seen.append((len(list(read_notes((tmp_path / "notes").read_bytes()))), acked.copy()))
+        return f"{NO_LIMIT}\n"
+
+    consumer = contextlib.nullcontext(SimpleNamespace(poll=poll))
+    client = SimpleNamespace(consumer=lambda *args, **options: consumer)
+    monkeypatch.setattr(gq_client, "Client", lambda: contextlib.nullcontext(client))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(readline=readline))
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        consume(tmp_path / "notes", 2)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert seen == [(4, [0, 1])], "of the second batch all is noted and none acked"
+    assert acked == [0, 1, 2, 3, 4]
+
+
+class Quick:
+    """A worker of an endlessly quick machine: when it is let go it has taken all it may at once, whole batches."""
+
+    def __init__(self, name: str, *argv: str) -> None:
+        self.name, self.killed, self.path = name, False, Path(argv[1])
+        self.process = SimpleNamespace(pid=int(name[-1])) if argv[0] == "consume" else None
+        self.facts: dict[str, Any] = {"done": True}
+        self.go(int(argv[3]))
+
+    def go(self, limit: int = 0) -> None:
+        self.facts |= {"taken": min(limit + 499, 60_000), "holding": limit, "since": time.monotonic()}
+
+    def kill(self) -> None:
+        self.killed = True
+        self.path.write_bytes(pack_notes([Note(0, 0, 1, b"", b"")] * self.facts["taken"]))
+
+
+@pytest.fixture
+def quick_run(tmp_path, monkeypatch):
+    """A run whose workers are Quick and whose daemons are none; `blows`: what fell when what share was taken."""
+    run = demo.Demo(tmp_path, tmp_path)
+    run.notes.mkdir()
+    run.total, run._end, run.blows = 60_000, float("inf"), []
+    parts = [SimpleNamespace(partition=n, lag=n) for n in range(6)]
+    members = [SimpleNamespace(client=f"demo:{n}", assignment=parts[2 * n - 2:2 * n]) for n in (1, 2, 3)]
+    client = SimpleNamespace(describe_group=lambda group: SimpleNamespace(partitions=parts, members=members),
+                             publish=lambda topic, value, key, **options: (run.blows.append((key, run._taken())),
+                                                                           SimpleNamespace(partition=0))[1])
+
+    def kill_daemons(*names: str, then: Any) -> None:
+        run.blows += [(name, run._taken()) for name in names]
+        then()
+
+    monkeypatch.setattr(run, "_worker", Quick)
+    monkeypatch.setattr(run, "_client", lambda: contextlib.nullcontext(client))
+    monkeypatch.setattr(run, "_kill_daemons", kill_daemons)
+    monkeypatch.setattr(run, "_all_acked", lambda: True)
+    return run
+
+
+def test_each_blow_falls_before_all_is_taken_however_quick_the_machine(quick_run):
+    quick_run._publish_and_consume()
+    what, shares = zip(*quick_run.blows, strict=True)
+    assert what == (DELAYED, "logd", "delayd", CRITICAL, "groupd", "metad")
+    assert list(shares) == sorted(shares) and shares[3] < 0.2 and shares[-1] < 1
+    [(_, pid, _, taken, _)] = quick_run.kills
+    assert pid == 2, "the one that has neither the delayed message's partition nor the critical one's"
+    assert shares[3] < taken < shares[4]
+    assert [worker.facts["holding"] for worker in quick_run._live()] == [NO_LIMIT] * 3
+
+
+def test_those_that_have_nothing_to_take_are_not_waited_for_long(quick_run):
+    quick_run._limit = 7
+    quick_run.consumers = [Quick(f"consumer-{n}", "consume", "", "--hold-at", "7") for n in (1, 2)]
+    assert quick_run._all_stand()
+    idle, stands = quick_run.consumers
+    idle.facts = {"taken": 0}
+    assert quick_run._one_stands() and not quick_run._all_stand()
+    stands.facts["since"] -= demo.STAND_S
+    assert quick_run._all_stand()
+    assert quick_run._victim() is stands, "the idle one holds nothing that could come again"
