@@ -1,40 +1,50 @@
 """gRPC figures: one JSON object a row. A node of their own as shipped, its gateway, and a loader in a process of its own.
 
-    python -m bench.rpc                         all of them (about a minute)
+    python -m bench.rpc                         all of them (about two minutes)
     python -m bench.rpc stream-100 unary        these
     python -m bench.rpc --profile subscribe     and py-spy's stacks of the gateway, in rpc-subscribe.txt (collapsed)
 
     stream-1, -10, -100    PublishStream, so many messages of --size bytes in a request; until the last result is here
     unary                  Publish, --callers at a time: rate, p50 and p99 in ms
     floor                  the same against a bare grpc.aio server that answers at once: what of unary is grpc's
+    unary-h2load           Publish by h2load, a lean loader in C (see h2load.py): 16 connections, a call at a time on each
+    unary-h2load-streams   the same over one connection, 16 calls at a time
+    floor-h2load, floor-h2load-streams      these against the bare server
     subscribe              Subscribe and Settle: every message acked by its own receipt, a request of them per response
     subscribe-ack          the same with the unary Ack
 
+Rows of h2load say what the calls came to: trailers_ok of 16 calls before (grpc-status 0), status_ok of all as the gateway counted
+them, stored messages as they are read from the topic; a call that stored none, or more than one, is an error.
+
 gateway_cpu, loader_cpu, logd_cpu, groupd_cpu: cores each was busy while it ran; gateway_us: microseconds of the gateway's processor
-time for a message. The loader is Python too, and costs about what the gateway does: on two cores it is half of what is measured. Of
-the gateway's part of a unary call grpc.aio takes four fifths.
+time for a message. But for h2load the loader is Python too, and costs about what the gateway does: on two cores it is half of what
+is measured. Of the gateway's part of a unary call grpc.aio takes four fifths.
 """
 
 import argparse
 import asyncio
 import contextlib
 import multiprocessing
+import re
 import shutil
 import socket
 import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import ground
+from bench import ground, h2load
 from tests.system.harness import DAEMONS, Node, free_port, until
 
 TOPIC = "bench"
+LEAN = {"unary-h2load": (16, 1), "unary-h2load-streams": (1, 16)}      # connections, streams on each
+SAMPLE = 16
 Row = Callable[[Any, argparse.Namespace], Awaitable[dict[str, Any]]]
 
 
@@ -42,6 +52,8 @@ Row = Callable[[Any, argparse.Namespace], Awaitable[dict[str, Any]]]
 
 def load(row: str, port: int, args: argparse.Namespace) -> dict[str, Any]:
     """Run a row's load against a gateway."""
+    if row in LEAN:
+        return h2load.load(port, message(args), args.messages // 20, *LEAN[row])
     import uvloop
     return uvloop.run(_load(row, port, args))
 
@@ -158,6 +170,12 @@ async def _consume(stub: Any, most: int, group: str, ack: Callable[[list[str]], 
     return count, responses, seconds
 
 
+def message(args: argparse.Namespace) -> bytes:
+    """What h2load sends. Without a key: it repeats this one, and a key would have it all in one partition."""
+    from gq_gateway import goqueue_pb2 as pb
+    return pb.PublishRequest(message=pb.Draft(topic=TOPIC, value=ground.bodies(args.size)[0])).SerializeToString()
+
+
 LOADS: dict[str, Row] = {"stream-1": _stream(1), "stream-10": _stream(10), "stream-100": _stream(100), "unary": _unary,
                          "subscribe": _subscribe, "subscribe-ack": _subscribe_ack}
 
@@ -187,7 +205,9 @@ async def _serve(port: int) -> None:
 
 
 def measure_floor(row: str, args: argparse.Namespace) -> dict[str, Any]:
-    spawn, port = multiprocessing.get_context("spawn"), free_port()
+    spawn, port, loader = multiprocessing.get_context("spawn"), free_port(), row.replace("floor", "unary")
+    if loader in LEAN:
+        h2load.needed()
     server = spawn.Process(target=serve, args=(port,), daemon=True)
     server.start()
     try:
@@ -195,7 +215,7 @@ def measure_floor(row: str, args: argparse.Namespace) -> dict[str, Any]:
         assert server.pid
         before = ground.cpu_s(server.pid)
         with spawn.Pool(1) as pool:
-            found: dict[str, Any] = pool.apply(load, ("unary", port, args))
+            found: dict[str, Any] = pool.apply(load, (loader, port, args))
         return {"size": args.size, **found, "gateway_us": round((ground.cpu_s(server.pid) - before) / found["count"] * 1e6, 1)}
     finally:
         server.terminate()
@@ -214,8 +234,8 @@ def _accepts(port: int) -> bool:
 def gateway(folder: str) -> Iterator[tuple[Node, int]]:
     """A node with its gateway, and the gRPC port."""
     port = free_port()
-    with ground.node(folder, GOQUEUE_GRPC_ADDR=f"127.0.0.1:{port}", GOQUEUE_HTTP_ADDR="off", GOQUEUE_GATEWAY_METRICS_ADDR="off",
-                     GOQUEUE_GATEWAY_ADDR="off") as node:
+    with ground.node(folder, GOQUEUE_GRPC_ADDR=f"127.0.0.1:{port}", GOQUEUE_HTTP_ADDR="off", GOQUEUE_GATEWAY_ADDR="off",
+                     GOQUEUE_GATEWAY_METRICS_ADDR=f"127.0.0.1:{free_port()}") as node:
         node.start("gateway")
         node.client().create_topic(TOPIC, partitions=3)
         yield node, port
@@ -225,6 +245,7 @@ def measure(row: str, args: argparse.Namespace) -> dict[str, Any]:
     with gateway(args.dir) as (node, port):
         if row.startswith("subscribe"):
             ground.apart(ground.fill, str(node.data), TOPIC, args.size, args.messages)
+        trailers = sampled(port, args) if row in LEAN else []
         names = ("gateway", *DAEMONS)
         before = {name: ground.cpu_s(node.pid(name)) for name in names}
         spy = _spy(node.pid("gateway"), row) if args.profile else None
@@ -235,7 +256,38 @@ def measure(row: str, args: argparse.Namespace) -> dict[str, Any]:
         cpu = {name: ground.cpu_s(node.pid(name)) - before[name] for name in names}
         used = {f"{name}_cpu": round(cpu[name] / found["seconds"], 2) for name in names}
         used["gateway_us"] = round(cpu["gateway"] / found["count"] * 1e6, 1)
+        if trailers:
+            found |= outcome(node, trailers, found["count"])
         return {"size": args.size, **found, **used, "gateway_mb": ground.rss_mb(node.pid("gateway"))}
+
+
+def sampled(port: int, args: argparse.Namespace) -> list[str]:
+    """The grpc-status of a few calls, as their trailers say."""
+    h2load.needed()
+    return h2load.statuses(port, message(args), SAMPLE)
+
+
+def outcome(node: Node, trailers: list[str], count: int) -> dict[str, int]:
+    """What the calls of h2load came to, those of the sample included: each must be OK, and one message stored."""
+    found = {"trailers_ok": trailers.count("0"), "status_ok": _answered_ok(node), "stored": _stored(node)}
+    wanted = {"trailers_ok": SAMPLE, "status_ok": SAMPLE + count, "stored": SAMPLE + count}
+    assert found == wanted, f"{found} of {wanted}"
+    return found
+
+
+def _answered_ok(node: Node) -> int:
+    with urllib.request.urlopen(f"http://{node.env['GOQUEUE_GATEWAY_METRICS_ADDR']}/metrics", timeout=10) as answer:
+        found = re.search(r'^goqueue_grpc_requests_total\{method="Publish",status="OK"\} (\d+)', answer.read().decode(), re.M)
+    return int(found[1]) if found else 0
+
+
+def _stored(node: Node) -> int:
+    """Messages in the topic: read one by one, as offsets count what producers note, too."""
+    count = 0
+    for part in node.client().partitions(TOPIC):
+        with node.client().reader(TOPIC, part.partition, stop_at_end=True) as reader:
+            count += sum(1 for _ in reader)
+    return count
 
 
 def _spy(pid: int, row: str) -> "subprocess.Popen[bytes]":
@@ -250,7 +302,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024, help="bytes of a value")
     parser.add_argument("--callers", type=int, default=16, help="unary calls at a time")
     parser.add_argument("--profile", action="store_true", help="with py-spy")
-    ground.run(parser, {**{row: partial(measure, row) for row in LOADS}, "floor": partial(measure_floor, "floor")})
+    floors = [row.replace("unary", "floor") for row in ("unary", *LEAN)]
+    ground.run(parser, {**{row: partial(measure, row) for row in (*LOADS, *LEAN)},
+                        **{row: partial(measure_floor, row) for row in floors}})
 
 
 if __name__ == "__main__":
