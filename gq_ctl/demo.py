@@ -43,7 +43,7 @@ CONSUMERS = 3
 MARK = ".goqueue-demo"           # says that a folder is the demo's to delete
 PATIENCE_S = 110.0
 ASK_S = 0.25
-DELAY_S = 5.0
+DELAY_S = 10.0                   # due after the blows, while what the killed consumer held is still waited for
 STAND_S = 1.0                    # so long one consumer stands for the others to come to that point
 # Of all lines, what one consumer takes before the critical message and the kills of a consumer, of groupd and of metad.
 SHARES = (1 / 20, 1 / 12, 1 / 6, 1 / 4)
@@ -271,7 +271,8 @@ class Demo:
         self.kills.append(Kill("consumer", victim.process.pid, self.consumers[-1].process.pid, taken))
 
     def _taken(self) -> float:
-        return sum(int(worker.facts.get("taken", 0)) for worker in self.consumers) / self.total
+        """Share of the lines; some came again, and are told of twice."""
+        return min(1.0, sum(int(worker.facts.get("taken", 0)) for worker in self.consumers) / self.total)
 
     def _all_acked(self) -> bool:
         """Published, the group has no lag, and what was delayed came. Asked now and then."""

@@ -37,7 +37,7 @@ class Worker:
 
     def go(self, limit: int = 0) -> None:
         """Let it go on; a consumer until it has taken `limit` lines."""
-        self.facts["holding"] = False
+        self.facts["holding"] = None
         self.into.write(b"%d\n" % limit)
         self.into.flush()
 

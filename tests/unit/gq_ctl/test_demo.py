@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import gq_client
 from gq_ctl import demo
+from gq_ctl.demo_stage import Worker
 from gq_ctl.demo_work import (
     CRITICAL,
     DELAYED,
@@ -214,3 +215,13 @@ def test_those_that_have_nothing_to_take_are_not_waited_for_long(quick_run):
     stands.facts["since"] -= demo.STAND_S
     assert quick_run._all_stand()
     assert quick_run._victim() is stands, "the idle one holds nothing that could come again"
+
+
+def test_a_worker_that_was_let_go_stands_nowhere(quick_run):
+    worker = Worker.__new__(Worker)
+    worker.facts, worker.killed, worker.into = {"holding": 0, "since": 0.0}, False, io.BytesIO()
+    quick_run.consumers = [worker]
+    assert quick_run._standing() == [worker]
+    worker.go(0)
+    assert quick_run._standing() == [], "even when so few lines are sent that the next point is the same"
+    assert worker.into.getvalue() == b"0\n"
