@@ -59,6 +59,8 @@ class AsyncLine:
                 await future
             finally:
                 self.session.cancel(call)
+                if self.session.outbox:
+                    self.flush()
         return call.result()
 
     async def run(self, operation: Operation[T], timeout: float | None = None) -> T:

@@ -60,6 +60,8 @@ class Line:
                 self.pump()
         finally:
             self.session.cancel(call)
+            if self.session.outbox and not self.wire.closed:
+                self.wire.push()
         return call.result()
 
     def run(self, operation: Operation[T], timeout: float | None = None) -> T:

@@ -16,9 +16,13 @@ A shell does this, in any order, and never more than one thing at a time:
     session.due(now) at session.next_due    deadlines and retries
 
 Pushes (id 0) go to `on_push(kind, body)`.
+
+A daemon drops replies that its connection cannot queue. So no more than UNANSWERED_MAX requests, long polls aside, are under way on
+one; the rest wait here, in order: what is asked of each of 10,000 partitions at once comes whole.
 """
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -51,8 +55,8 @@ class Call:
     `single`: never repeated. `silent`: no reply will come. The envelope's topic id and partition are those of `to`. `tag` is the
     caller's."""
 
-    __slots__ = ("attempts", "body", "deadline", "done", "endpoint", "epoch", "error", "frames", "id", "kind", "last", "payload",
-                 "reply", "retry_at", "safe", "silent", "single", "tag", "then", "to", "unknown_fate")
+    __slots__ = ("attempts", "body", "counted", "deadline", "done", "endpoint", "epoch", "error", "frames", "id", "kind", "last",
+                 "payload", "reply", "retry_at", "safe", "silent", "single", "tag", "then", "to", "unknown_fate")
 
     def __init__(self, kind: Kind, body: Body, to: To, deadline: float, then: Callable[["Call"], None] | None = None,
                  payload: Sequence[Any] = (), *, epoch: int = -1, safe: bool = True, single: bool = False, silent: bool = False,
@@ -65,6 +69,7 @@ class Call:
         self.retry_at = NEVER
         self.last: GoQueueError | None = None    # why the last try failed
         self.done = False
+        self.counted = not silent and not getattr(body, "max_wait_ms", 0)    # among those under way
         self.unknown_fate = False                # it was sent, and nobody knows whether it was done
         self.reply: Any = None
         self.frames: Sequence[Any] = ()          # the reply's
@@ -90,6 +95,8 @@ class Session:
         self._ids = itertools.count(1)
         self._open: dict[Call, None] = {}              # every unfinished call, oldest first
         self._sent: dict[int, Call] = {}
+        self._out: dict[str, int] = {}                 # by endpoint: counted ones of these
+        self._queued: dict[str, deque[Call]] = {}      # by endpoint: wait until it has answered others, or for nothing any more
         self._up: set[str] = set()
         self._dialled: set[str] = set()
         self._homeless: list[Call] = []                # wait for news of the routes
@@ -109,11 +116,11 @@ class Session:
         return call
 
     def cancel(self, call: Call) -> None:
-        """Nobody waits any more: the reply will be dropped, `then` is not called."""
+        """Nobody waits any more: the reply will be dropped, `then` is not called. It may make room: look at the outbox."""
         if not call.done:
             call.done = True
             self._open.pop(call, None)
-            self._sent.pop(call.id, None)
+            self._pop_sent(call.id)
 
     def received(self, now: float, endpoint: str, frames: Sequence[Any]) -> None:
         """A message; what is none, or an answer to nothing, is dropped."""
@@ -133,7 +140,7 @@ class Session:
                 call.reply, call.frames = body, frames[1:]
                 call.then(call)
             return
-        call = self._sent.pop(reply.id, None)
+        call = self._pop_sent(reply.id)
         if call is None:
             return
         if reply.error:
@@ -155,6 +162,8 @@ class Session:
         """A connection broke: nobody knows what became of what was sent over it."""
         self.now = now
         self._up.discard(endpoint)
+        self._out.pop(endpoint, None)
+        self._queued.pop(endpoint, None)         # they wait for the line again
         if endpoint in self.routes.bootstrap:
             self.routes.next_bootstrap()
         else:
@@ -168,7 +177,7 @@ class Session:
     def unsent(self, now: float, call: Call) -> None:
         """The shell could not send it: the queue to that peer is full or the connection is gone."""
         self.now = now
-        if self._sent.pop(call.id, None):
+        if self._pop_sent(call.id):
             self._failed(call, Busy(f"the queue to {call.to} is full"))
 
     def due(self, now: float) -> None:
@@ -237,6 +246,36 @@ class Session:
             self.dial.append(endpoint)
 
     def _send(self, call: Call, endpoint: str) -> None:
+        """Now, or when there is room."""
+        if not call.counted:
+            self._send_now(call, endpoint)
+        elif self._out.get(endpoint, 0) < limits.UNANSWERED_MAX and endpoint not in self._queued:
+            self._out[endpoint] = self._out.get(endpoint, 0) + 1
+            self._send_now(call, endpoint)
+        else:
+            call.id, call.endpoint, call.retry_at = 0, endpoint, NEVER
+            self._queued.setdefault(endpoint, deque()).append(call)
+
+    def _pop_sent(self, id: int) -> Call | None:
+        """It is not under way any more: there is room for another."""
+        call = self._sent.pop(id, None)
+        if call and call.counted and call.endpoint in self._up:
+            self._out[call.endpoint] -= 1
+            if call.endpoint in self._queued:
+                self._send_queued(call.endpoint)
+        return call
+
+    def _send_queued(self, endpoint: str) -> None:
+        queued = self._queued[endpoint]
+        while queued and self._out[endpoint] < limits.UNANSWERED_MAX:
+            call = queued.popleft()
+            if not call.done and not call.id and call.endpoint == endpoint:
+                self._out[endpoint] += 1
+                self._send_now(call, endpoint)
+        if not queued:
+            del self._queued[endpoint]
+
+    def _send_now(self, call: Call, endpoint: str) -> None:
         call.id, call.endpoint, call.retry_at = next(self._ids), endpoint, NEVER
         call.attempts += 1
         to = call.to
@@ -298,6 +337,8 @@ class Session:
             self._finish(call, TimedOut(f"no answer from {call.to} in time: what was asked may or may not have happened"))
         elif call.last:
             self._finish(call, call.last)
+        elif call.endpoint in self._up:
+            self._finish(call, Busy(f"{call.to} has not answered what was asked before: {limits.UNANSWERED_MAX} requests"))
         else:
             whom = f"{call.to} at {call.endpoint}" if call.endpoint else f"metad at {self.routes.endpoint(METAD)}"
             plain = "tcp://" in whom and not self.routes.bootstrap_key
@@ -310,7 +351,7 @@ class Session:
             call.reply, call.frames = None, ()       # of an answer before the last
         self._open.pop(call, None)
         if call.id:
-            self._sent.pop(call.id, None)
+            self._pop_sent(call.id)
         if call.then:
             call.then(call)
 

@@ -46,7 +46,7 @@ FETCH_BYTES_MAX: Final = 64 * MIB
 SPAN_BYTES_MAX: Final = 1 * MIB         # one read of a gather
 RUNS_MAX: Final = 4_096                 # runs in one reply
 RESERVE_BYTES: Final = 256 * MIB        # free space that user publishes leave alone
-PARTITIONS_MAX: Final = 10_000          # of one topic
+PARTITIONS_MAX: Final = 1_000           # of one topic: made in one go, about half a millisecond each
 
 # Metadata
 TOPICS_MAX: Final = 10_000
@@ -88,6 +88,7 @@ DELAYED_RANGES_MAX: Final = 10_000      # ranges in one request to cancel
 SOCKET_PATH_MAX: Final = 107            # sun_path
 HIGH_WATER_MARK: Final = 1_000          # messages a socket queues per peer
 GUARDED_HIGH_WATER_MARK: Final = 100    # messages taken in advance from a peer whose key was not seen yet
+UNANSWERED_MAX: Final = 500             # requests on one connection without a reply, long polls aside, before more are sent
 LINGER_MS: Final = 1_000
 UNREAD_BYTES_MAX: Final = 64 * MIB      # large replies a peer leaves unread; one more may be as large as FETCH_BYTES_MAX
 REQUEST_DEADLINE_MS: Final = 30_000
@@ -101,5 +102,6 @@ assert SEGMENT_BYTES_MIN <= SEGMENT_BYTES <= SEGMENT_BYTES_MAX < 2**32 - FRAME_M
 assert SESSION_MS > 3 * HEARTBEAT_MS
 assert VISIBILITY_MS > 3 * HEARTBEAT_MS
 assert UNNAMED_LEASE_MS >= 2 * HEARTBEAT_MS
+assert UNANSWERED_MAX <= HIGH_WATER_MARK // 2
 assert MAX_IN_FLIGHT >= POLL_MESSAGES
 assert PRIORITY_DEFAULT < PRIORITIES == len(LANE_WEIGHTS)

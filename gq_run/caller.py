@@ -3,8 +3,12 @@
 Owns the socket and what is unanswered. A call ends exactly once: with the (last) reply, with the peer's error, with Unavailable
 (nobody there, or the connection broke: the fate of the call is unknown) or with TimedOut. It never blocks and never queues for a
 peer that is not there; reconnecting is ZeroMQ's, retrying the caller's.
+
+A peer drops replies that it cannot queue. So no more than UNANSWERED_MAX calls are sent before others are answered; the rest wait
+here, in order: what is asked of each of 10,000 partitions at once comes whole.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +16,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from gq_proto import limits, messages
-from gq_proto.errors import GoQueueError, TimedOut, Unavailable
+from gq_proto.errors import Busy, GoQueueError, TimedOut, Unavailable
 from gq_run import curve
 from gq_run.frames import receive, send
 from gq_run.loop import Loop, Timer
@@ -20,6 +24,15 @@ from gq_run.server import Payload
 
 Done = Callable[[Any, list[zmq.Frame], GoQueueError | None], None]
 SWEEP_S = 0.05                   # deadlines this close together are seen to at once
+
+
+class Pending:
+    """A call without its last reply. `request` while it was not sent: (kind, body, frames, topic id, partition, epoch)."""
+
+    __slots__ = ("deadline", "done", "request")
+
+    def __init__(self, deadline: float, done: Done, request: tuple[Any, ...] | None) -> None:
+        self.deadline, self.done, self.request = deadline, done, request
 
 
 class Caller:
@@ -30,7 +43,9 @@ class Caller:
         """`server_key`: the peer's public CURVE key, `pair` then is ours; "": no CURVE."""
         self._loop, self._context, self.endpoint, self.token = loop, context, endpoint, token
         self.server_key = server_key
-        self._waiting: dict[int, tuple[float, Done]] = {}
+        self._waiting: dict[int, Pending] = {}   # by id, which grow
+        self._unsent: deque[int] = deque()       # ids; those that ended meanwhile among them
+        self._out = 0                            # sent, of those that wait
         self._next_id = 1
         self._sweeper: Timer | None = None
         self.on_push: Callable[[int, Any], None] = lambda kind, body: None
@@ -72,22 +87,50 @@ class Caller:
         """done(body, frames, error) is called once, never from within this call; before that with each reply that says `open`."""
         id = self._next_id
         self._next_id += 1
-        head = messages.encode_request(kind, id, body, deadline_ms=int(timeout_s * 1000), token=self.token,
-                                       topic_id=topic_id, partition=partition, epoch=epoch)
-        try:
-            send(self._socket, [head, *frames])
-        except zmq.Again:
+        deadline = self._loop.now() + timeout_s
+        if self._unsent or self._out >= limits.UNANSWERED_MAX:      # in the order of asking
+            self._waiting[id] = Pending(deadline, done, (kind, body, frames, topic_id, partition, epoch))
+            self._unsent.append(id)
+        elif self._send(id, deadline, kind, body, frames, topic_id, partition, epoch):
+            self._waiting[id] = Pending(deadline, done, None)
+        else:
             error = Unavailable(f"{self.endpoint} is not reachable")
             self._loop.post(lambda: done(None, [], error))
             return
-        deadline = self._loop.now() + timeout_s
-        self._waiting[id] = (deadline, done)
         if self._sweeper is None or deadline < self._sweeper.when - SWEEP_S:
             self._sweep_at(deadline)
+
+    def _send(self, id: int, deadline: float, kind: messages.Kind, body: messages.Body, frames: Sequence[Payload], topic_id: int,
+              partition: int, epoch: int) -> bool:
+        """False when nobody is there."""
+        left_ms = max(1, int((deadline - self._loop.now()) * 1000))
+        head = messages.encode_request(kind, id, body, deadline_ms=left_ms, token=self.token, topic_id=topic_id,
+                                       partition=partition, epoch=epoch)
+        try:
+            send(self._socket, [head, *frames])
+        except zmq.Again:
+            return False
+        self._out += 1
+        return True
+
+    def _send_more(self) -> None:
+        """As many of those that wait as there is room for now."""
+        while self._unsent and self._out < limits.UNANSWERED_MAX:
+            id = self._unsent.popleft()
+            pending = self._waiting.get(id)
+            if pending is None or pending.request is None:
+                continue
+            if self._send(id, pending.deadline, *pending.request):
+                pending.request = None
+            else:
+                del self._waiting[id]
+                pending.done(None, [], Unavailable(f"{self.endpoint} is not reachable"))
 
     def _drain(self) -> None:
         while frames := receive(self._socket):
             self._take(frames)
+        if self._unsent:
+            self._send_more()
 
     def _take(self, frames: list[zmq.Frame]) -> None:
         body, error = None, None
@@ -104,9 +147,13 @@ class Caller:
             if error is None:
                 self.on_push(reply.kind, body)
             return
-        waiting = self._waiting.get(reply.id) if getattr(body, "open", False) else self._waiting.pop(reply.id, None)
-        if waiting:
-            waiting[1](body, frames[1:], error)
+        pending = self._waiting.get(reply.id)
+        if pending is None:
+            return
+        if not getattr(body, "open", False):
+            del self._waiting[reply.id]
+            self._out -= 1
+        pending.done(body, frames[1:], error)
 
     def _changed(self) -> None:
         while self._monitor.poll(0):
@@ -120,18 +167,28 @@ class Caller:
                 self.on_down()
 
     def _fail_all(self, error: GoQueueError) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for _, done in waiting.values():
-            done(None, [], error)
+        waiting, self._waiting, self._out = self._waiting, {}, 0
+        self._unsent.clear()
+        for pending in waiting.values():
+            pending.done(None, [], error)
 
     def _sweep(self) -> None:
         self._sweeper = None
         now = self._loop.now()
-        late = [id for id, (deadline, _) in self._waiting.items() if deadline <= now]
+        late = [id for id, pending in self._waiting.items() if pending.deadline <= now]
         for id in late:
-            self._waiting.pop(id)[1](None, [], TimedOut(f"{self.endpoint} did not answer in time"))
+            self._end_late(self._waiting.pop(id))
+        if self._unsent:
+            self._send_more()
         if self._waiting:
-            self._sweep_at(min(deadline for deadline, _ in self._waiting.values()))
+            self._sweep_at(min(pending.deadline for pending in self._waiting.values()))
+
+    def _end_late(self, pending: Pending) -> None:
+        if pending.request is None:
+            self._out -= 1
+            pending.done(None, [], TimedOut(f"{self.endpoint} did not answer in time"))
+        else:
+            pending.done(None, [], Busy(f"{self.endpoint} left {limits.UNANSWERED_MAX} others unanswered"))
 
     def _sweep_at(self, deadline: float) -> None:
         """One timer for all that is unanswered, at the earliest deadline; idle long polls wake nobody."""

@@ -1,11 +1,14 @@
 """Transcripts of requests: where they go, how often, and how they end."""
 
+from typing import Any
+
 import pytest
 
 from gq_client.backoff import MAX_S, backoff
 from gq_client.routing import METAD as TO_METAD
 from gq_client.routing import To
 from gq_client.session import CONNECT_S, NEVER, Call
+from gq_proto import limits
 from gq_proto import messages as m
 from gq_proto.errors import (
     BadRequest,
@@ -305,3 +308,80 @@ def test_several_answers_stop_when_the_connection_breaks() -> None:
     line.answer(m.FetchReply([m.Fetched(0)], True), b"one")
     line.session.down(line.now, LOGD)
     assert isinstance(call.error, Unavailable) and call.done and call.reply is None
+
+
+# -- more than a connection queues ----------------------------------------------------------------
+
+MOST = limits.UNANSWERED_MAX
+
+
+def ask_many(line: Line, count: int, **options: Any) -> list[Call]:
+    return [line.call(Kind.OFFSET_FOR_TIME, m.OffsetForTime(i), LEADER, **options) for i in range(count)]
+
+
+def stamps(line: Line) -> list[int]:
+    return [body.timestamp_us for _, _, body, _ in line.sent if isinstance(body, m.OffsetForTime)]
+
+
+def test_no_more_is_under_way_than_a_daemon_can_answer() -> None:
+    line = known()
+    calls = ask_many(line, MOST + 3)
+    assert stamps(line) == list(range(MOST))
+    line.answer(REPLY)
+    line.refuse(BadRequest("no"))
+    assert stamps(line) == list(range(2, MOST + 2))
+    while line.sent:
+        line.answer(REPLY)
+    assert line.ended == calls and not line.session._queued
+
+
+def test_long_polls_take_no_room_and_need_none() -> None:
+    line = known()
+    fetch = m.Fetch([m.FetchPart(5, 1, -1, 0)], max_wait_ms=1_000)
+    for _ in range(MOST + 1):
+        line.call(Kind.FETCH, fetch, LEADER)
+    ask_many(line, MOST + 1)
+    line.call(Kind.FETCH, fetch, LEADER)
+    assert line.kinds() == [Kind.FETCH] * (MOST + 1) + [Kind.OFFSET_FOR_TIME] * MOST + [Kind.FETCH]
+
+
+def test_who_gives_up_makes_room() -> None:
+    line = known()
+    calls = ask_many(line, MOST + 2)
+    line.session.cancel(calls[MOST])                 # which was not sent yet: it takes none
+    line.session.cancel(calls[0])
+    line.run()
+    assert stamps(line) == [*range(MOST), MOST + 1]
+    line.answer(REPLY)                               # to the one that nobody waits for
+    assert line.ended == [] and len(line.sent) == MOST
+
+
+def test_what_was_not_even_sent_in_time_may_be_asked_again() -> None:
+    line = known()
+    ask_many(line, MOST)
+    late = line.call(Kind.OFFSET_FOR_TIME, ASK, LEADER, patience=2.0, safe=False)
+    line.wait(2.1)
+    assert isinstance(late.error, Busy) and not late.unknown_fate
+    line.wait(28.0)
+    assert all(isinstance(call.error, TimedOut) for call in line.ended[1:]) and len(line.ended) == MOST + 1
+    line.call(Kind.OFFSET_FOR_TIME, m.OffsetForTime(-7), LEADER)
+    assert stamps(line)[-1] == -7
+
+
+def test_a_broken_line_sends_what_waited_for_room_when_it_is_back() -> None:
+    line = known()
+    calls = ask_many(line, MOST + 5, safe=False)
+    line.break_line(LOGD)
+    assert stamps(line) == list(range(MOST, MOST + 5))
+    assert line.ended == calls[:MOST]
+    for _ in range(5):
+        line.answer(REPLY)
+    assert line.ended == calls
+
+
+def test_a_full_socket_makes_room_too() -> None:
+    line = known()
+    calls = ask_many(line, MOST + 1, single=True)
+    line.session.unsent(line.now, calls[0])
+    line.run()
+    assert stamps(line)[-1] == MOST and isinstance(calls[0].error, Busy)

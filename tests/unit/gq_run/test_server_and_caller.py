@@ -284,6 +284,65 @@ def test_no_answer_in_time(context: Context, endpoint: str) -> None:
     caller.close(), door.server.close(), loop.close()
 
 
+def test_more_than_a_connection_queues_comes_whole_and_in_order(caller: Caller, door: Door, turn_until: TurnUntil) -> None:
+    results, count = Results(), 5 * limits.HIGH_WATER_MARK
+    asked = [messages.OffsetForTime(i) for i in range(count)]
+    door.answer = lambda incoming: incoming.reply(messages.OffsetForTimeReply(incoming.body.timestamp_us, 0))
+    for body in asked:
+        caller.call(Kind.OFFSET_FOR_TIME, body, results)
+    turn_until(lambda: len(results) == count)
+    assert [incoming.body for incoming in door.came] == asked
+    assert [body.offset for body, _, _ in results] == list(range(count)) and not door.server.unsent
+
+
+def test_what_is_asked_while_others_wait_comes_after_them(caller: Caller, door: Door, turn_until: TurnUntil) -> None:
+    results, late = Results(), Results()
+
+    def more(*args: Any) -> None:
+        if not results:
+            caller.call(Kind.OFFSET_FOR_TIME, messages.OffsetForTime(-7), late)
+        results(*args)
+    for _ in range(limits.UNANSWERED_MAX + 10):
+        caller.call(Kind.STATUS, Empty(), more)
+    turn_until(lambda: late)
+    assert [incoming.kind for incoming in door.came[-2:]] == [Kind.STATUS, Kind.OFFSET_FOR_TIME]
+
+
+def test_what_was_not_even_sent_in_time_says_so(context: Context, endpoint: str) -> None:
+    clock = [50.0]
+    loop = Loop(lambda: clock[0])
+    door = Door(loop, context)
+    door.server.bind(endpoint)
+    door.answer = lambda incoming: None
+    caller, results = Caller(loop, context, endpoint), Results()
+    while not caller.connected:
+        loop.turn(0.02)
+    for i in range(limits.UNANSWERED_MAX + 2):
+        caller.call(Kind.STATUS, Empty(), results, timeout_s=9 if i < limits.UNANSWERED_MAX else 2)
+    while len(door.came) < limits.UNANSWERED_MAX:
+        loop.turn(0.02)
+    clock[0] += 2.1
+    loop.turn()
+    assert [type(error) for _, _, error in results] == [Busy, Busy]
+    clock[0] += 7
+    loop.turn()
+    caller.call(Kind.STATUS, Empty(), results)           # there is room again
+    while len(door.came) == limits.UNANSWERED_MAX:
+        loop.turn(0.02)
+    caller.close(), door.server.close(), loop.close()
+
+
+def test_a_broken_connection_fails_what_waits_for_room_too(caller: Caller, door: Door, turn_until: TurnUntil) -> None:
+    results, count = Results(), limits.UNANSWERED_MAX + 10
+    door.answer = lambda incoming: None
+    for _ in range(count):
+        caller.call(Kind.STATUS, Empty(), results)
+    turn_until(lambda: len(door.came) == limits.UNANSWERED_MAX)
+    door.server.close()
+    turn_until(lambda: len(results) == count)
+    assert {type(error) for _, _, error in results} == {Unavailable}
+
+
 def test_long_polls_do_not_wake_an_idle_loop(caller: Caller, door: Door, loop: Loop, turn_until: TurnUntil) -> None:
     door.answer = lambda incoming: None
     caller.call(Kind.STATUS, Empty(), Results(), timeout_s=30)
