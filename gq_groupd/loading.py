@@ -147,11 +147,10 @@ class Loading:
         self._desk.ages.watch(groups)
         watched = frozenset(groups)
         # A group that is new to a partition has to hear of it, though the core does already: its part asks for itself.
-        for group_list in groups.values():
-            for group in group_list:
-                for part in group.parts.values():
-                    if part.stage == "unseen":
-                        self._desk.touch(part)
+        for group in self._desk.state.groups.values():
+            for key, part in group.parts.items():
+                if part.stage == "unseen" and key in groups:
+                    self._desk.touch(part)
         if watched != self._watched:
             self._watched = watched
             self._desk.emit(WatchSet(watched))

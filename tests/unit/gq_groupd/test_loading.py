@@ -6,7 +6,9 @@ import pytest
 
 from gq_groupd import effects as fx
 from gq_groupd.core import Settings
+from gq_groupd.desk import Desk
 from gq_groupd.loading import LOAD_RUNS, SCAN_RUNS, SCANS_MAX
+from gq_groupd.part import Part
 from gq_proto.errors import StaleReceipt, Unavailable, UnknownTopicId
 from gq_proto.messages import DescribeGroup, Kind, Mark, Mark1, Op
 from gq_proto.record import kind_lane, kind_of
@@ -52,6 +54,22 @@ def test_each_lane_comes_in_offset_order_even_when_buffers_overflow() -> None:
     for lane in range(5):
         assert [o for o in got if kind_lane(kinds[o]) == lane] == [o for o in range(3_000) if kind_lane(kinds[o]) == lane]
     assert len(got) == 3_000
+
+
+def test_a_large_topic_costs_each_partition_a_few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one look for each other partition: a group of 10,000 kept a daemon busy for a minute."""
+    touched = 0
+
+    def touch(desk: Desk, part: Part) -> None:
+        nonlocal touched
+        touched += 1
+        real(desk, part)
+
+    real = Desk.touch
+    monkeypatch.setattr(Desk, "touch", touch)
+    r = Rig({"t": 500})
+    r.join()
+    assert touched < 20 * 500
 
 
 def held_slices(r: Rig) -> list[fx.AskRuns]:
