@@ -293,7 +293,7 @@ class Session:
         moved = isinstance(error, MOVED) and (error.retriable or call.to.role == "leader")
         if moved:
             self.refresh(self.now)
-        if call.single or not (error.retriable or moved) or (unknown_fate and not call.safe):
+        if call.single or not (error.retriable or moved) or (call.unknown_fate and not call.safe):
             self._finish(call, error)
         elif moved:
             self._wait_for_news(call)

@@ -310,6 +310,18 @@ def test_several_answers_stop_when_the_connection_breaks() -> None:
     assert isinstance(call.error, Unavailable) and call.done and call.reply is None
 
 
+def test_a_daemon_that_does_not_know_either_is_asked_again_only_if_that_is_safe() -> None:
+    """"The change is made, but not confirmed": asked again, it would say that the topic exists already."""
+    line = known()
+    unsafe, safe = (line.call(Kind.OFFSET_FOR_TIME, ASK, LEADER, safe=safe) for safe in (False, True))
+    line.refuse(TimedOut("made, but not confirmed"))
+    line.refuse(TimedOut("made, but not confirmed"))
+    line.wait(1.0)
+    assert isinstance(unsafe.error, TimedOut) and unsafe.unknown_fate
+    line.answer(REPLY)
+    assert safe.result()[0] == REPLY
+
+
 # -- more than a connection queues ----------------------------------------------------------------
 
 MOST = limits.UNANSWERED_MAX
