@@ -41,14 +41,19 @@ class Pieces:
         if piece.controls:
             yield from self._became_ready(piece)
 
+    def _open(self, path: str) -> File | None:
+        try:
+            return self._disk.open(path)
+        except FileNotFoundError:
+            lost(self._fatal, f"{path} is gone: retention took it after the query was planned")
+            return None
+
     # -- what lies there -------------------------------------------------------------------
 
     def _lying(self, piece: Piece) -> Iterator[Columns]:
         path = f"{piece.folder}/{segment_name(piece.base)}"
-        try:
-            file = self._disk.open(path)
-        except FileNotFoundError:
-            lost(self._fatal, f"{path} is gone: retention took it after the query was planned")
+        file = self._open(path)
+        if file is None:
             return
         with file:
             yield from self._walk(piece, path, file)
@@ -106,10 +111,8 @@ class Pieces:
     def _gathered(self, piece: Piece, base: int, wanted: list[int]) -> Iterator[Gathered]:
         """These records of a segment, some at a time."""
         path = f"{piece.folder}/{segment_name(base)}"
-        try:
-            file = self._disk.open(path)
-        except FileNotFoundError:
-            lost(self._fatal, f"{path} is gone: retention took it after the query was planned")
+        file = self._open(path)
+        if file is None:
             return
         raw = self._disk.read(f"{piece.folder}/{segment_name(base, Derived.INDEX.value)}")
         index = segment.read_derived(raw, Derived.INDEX, base).payload
