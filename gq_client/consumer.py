@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gq_client.consumer_ask import Ask
 from gq_client.consumer_fetch import Fetcher
-from gq_client.consumer_lease import Batch, HeldLease, Hub, Message, count, intersect, sorted_ranges
+from gq_client.consumer_lease import Batch, HeldLease, Hub, Message
 from gq_client.consumer_options import ConsumerOptions
 from gq_client.consumer_settle import Settler, Ticket, progress_of
 from gq_client.routing import To
@@ -262,7 +262,7 @@ class ConsumerCore:
         """At most one lease waits while the app works on another."""
         if self._polling or self.state != MEMBER or not self._takes_leases:
             return False
-        waiting = sum(count(held.lease.ranges) for held in self.queue if not held.batch.begun)
+        waiting = sum([held.count for held in self.queue if not held.batch.begun])
         return waiting < max(1, self.options.max_poll // 4)
 
     @property
@@ -314,10 +314,9 @@ class ConsumerCore:
             self._give_back(held)
             self.awake(now)
             return
-        ranges = sorted_ranges(held.lease.ranges)
         for older in self.queue:
-            if older.key == held.key and intersect(older.lease.ranges, ranges):
-                older.yield_to(ranges)       # groupd took it back, or lost it with the journal's end, before we heard of it
+            if older.overlaps(held):         # groupd took it back, or lost it with the journal's end, before we heard of it
+                older.yield_to(held.open)
         self.queue.append(held)
         self.fetcher.add(held, now)
 

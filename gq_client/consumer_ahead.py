@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import deque
 from typing import Any, Final
 
-from gq_client.consumer_lease import HeldLease, count, gaps, is_ascending, span
+from gq_client.consumer_lease import HeldLease, gaps, is_ascending
 from gq_proto import codec, limits
 from gq_proto import ranges as rng
 from gq_proto.runs import ALL_LANES
@@ -73,10 +73,10 @@ class Stream:
         lease = held.lease
         if lease.delivery != 1:
             return False
-        low, high = span(lease.ranges)
+        low, high = held.low, held.high
         if self.lane != ALL_LANES:
             return self._claim_lane(held, low, high, now)
-        if high - low > 2 * count(lease.ranges) or not is_ascending(lease.ranges):
+        if high - low > 2 * held.count or not is_ascending(lease.ranges):
             self.reset(-1, -1, now)
             return False
         if lease.epoch != self.epoch or not 0 <= self.promised <= low <= self.next + GAP_MAX or now < self.rest_until:

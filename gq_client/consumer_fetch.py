@@ -74,7 +74,7 @@ class Fetcher:
         for key, stream in self.streams.items():
             if stream.waiting:
                 stream.feed()
-            if stream.wants_fetch(now) and key[:2] not in self._retry:
+            if not stream.asked and stream.wants_fetch(now) and key[:2] not in self._retry:
                 self._ask_ahead(key[:2], stream, now)
         missing: dict[Key, list[HeldLease]] = {}
         for held in self._queue:

@@ -86,15 +86,17 @@ class HeldLease:
     """One lease; see the module's text. `view` is the list that the app walks, `cursor` how many of it were handed out,
     `at` when the last was (monotonic seconds)."""
 
-    __slots__ = ("acked", "at", "batch", "chunks", "cursor", "decided", "fetching", "group_number", "groups_partition", "hub",
-                 "items", "last", "lease", "lost", "open", "ops", "raw_bytes", "reported", "stale", "streaming",
-                 "todo", "view", "void")
+    __slots__ = ("_place", "acked", "at", "batch", "chunks", "count", "cursor", "decided", "fetching", "group_number",
+                 "groups_partition", "high", "hub", "items", "last", "lease", "lost", "low", "open", "ops", "raw_bytes", "reported",
+                 "stale", "streaming", "todo", "view", "void")
 
     def __init__(self, lease: Lease, hub: Hub, groups_partition: int, group_number: int, batch: Batch | None = None) -> None:
         self.lease, self.hub = lease, hub
         self.groups_partition, self.group_number = groups_partition, group_number
         self.todo = list(lease.ranges)
         self.open = sorted_ranges(lease.ranges)
+        self.count, self.low, self.high = count(self.open), self.open[0], self.open[-2] + self.open[-1]
+        self._place = -1, 0                # an offset, and how many messages of the lease reach up to it
         self.chunks: deque[tuple[Any, list[int], int, int]] = deque()   # bytes, hidden, low, high
         self.items: list[Message] = []
         self.view: list[Message] = []
@@ -114,6 +116,12 @@ class HeldLease:
     @property
     def key(self) -> tuple[int, int]:
         return self.lease.topic_id, self.lease.partition
+
+    def overlaps(self, newer: "HeldLease") -> bool:
+        """They hold messages in common. Those of two priorities never do."""
+        one, other = self.lease.lane, newer.lease.lane
+        return (self.low < newer.high and newer.low < self.high and (one == other or one < 0 or other < 0) and self.key == newer.key
+                and bool(intersect(self.lease.ranges, newer.open)))
 
     @property
     def unserved(self) -> bool:
@@ -181,7 +189,9 @@ class HeldLease:
     def started(self) -> int:
         """How many messages, in the lease's order, the app has been handed."""
         offset = self.view[self.cursor - 1].offset if self.cursor else self.last
-        return position_of(self.lease.ranges, offset) + 1 if offset >= 0 else 0
+        if offset != self._place[0]:
+            self._place = offset, position_of(self.lease.ranges, offset) + 1
+        return self._place[1]
 
     def cut(self) -> list[int]:
         """The app gets no more of it. The unstarted offsets, as ranges."""
@@ -210,7 +220,7 @@ class HeldLease:
             ranges = to_ranges(self.acked[:n])
             del self.acked[:n]
             taken.append(Settle1(Op.ACK, self.lease.lease, ranges))
-            self.open = subtract(self.open, ranges)
+            self.open = subtract(self.open, ranges) if ranges != self.open else []
         m = len(self.ops)
         if m:
             ops = self.ops[:m]
@@ -288,14 +298,6 @@ def position_of(ranges: list[int], offset: int) -> int:
 
 def is_ascending(ranges: list[int]) -> bool:
     return codec.ranges_ascend(ranges)
-
-
-def span(ranges: list[int]) -> tuple[int, int]:
-    """(lowest, highest + 1)."""
-    if codec.ranges_ascend(ranges):
-        return ranges[0], ranges[-2] + ranges[-1]
-    bounds = pairs(ranges)
-    return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
 def count(ranges: list[int]) -> int:

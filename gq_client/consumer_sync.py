@@ -50,6 +50,8 @@ class Consumer(ConsumerShell):
         line.on_push(self._pushed)
         self._bell = threading.Event()
         self._entries = 0
+        self._unlooked = 0                # messages handed out since it looked at the sockets,
+        self._look_at = 0.0               # where it looks again then, however few they are
         self._waiting = self._wanted = self._dozing = self._woken = self._closed = False
         with self._entered():
             self._core.start(time.monotonic())
@@ -168,12 +170,14 @@ class Consumer(ConsumerShell):
         with self._entered():
             now = time.monotonic()
             end = NEVER if timeout is None else now + timeout
-            self._take_in(now)
+            if self._unlooked >= self._view or now >= self._look_at:
+                self._take_in(now)
             while True:
                 held = self._core.take(time.monotonic(), most)
                 self._core.pump(now)
                 self._carry()
                 if held is not None:
+                    self._unlooked += len(held.view)
                     return held
                 if self._core.failed:
                     raise self._core.failed
@@ -186,6 +190,7 @@ class Consumer(ConsumerShell):
 
     def _take_in(self, now: float) -> None:
         """The app is back: send what it decided, take what came meanwhile, without waiting."""
+        self._unlooked, self._look_at = 0, now + TICK_S
         self._core.flush_due(now)
         self._carry()
         self._line.wire.look()

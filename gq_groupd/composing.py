@@ -14,7 +14,6 @@ from gq_groupd.group import SHARED, Group, Member
 from gq_groupd.part import Part, Pick
 from gq_groupd.settings import Settings
 from gq_groupd.shares import Shares
-from gq_proto.bitmaps import count_of
 from gq_proto.limits import PRIORITIES
 
 RETRIES_MAX = 16            # messages that failed before in one reply: a lease each, so that one that kills harms no other
@@ -25,7 +24,8 @@ class Composing:
     parts that may have something to do then."""
 
     def __init__(self, group: Group, member: Member, room: int, now_ms: int, settings: Settings) -> None:
-        self._group, self._member, self._room, self._now_ms, self._settings = group, member, room, now_ms, settings
+        self._group, self._member, self._now_ms, self._settings = group, member, now_ms, settings
+        self.room = room
         self._retries = RETRIES_MAX
         self._first: Part | None = None      # that gave something
         self.touched: dict[Part, None] = {}
@@ -49,18 +49,17 @@ class Composing:
 
     def _plain(self, lane: int) -> Iterator[tuple[Part, Pick]]:
         for part in self._parts():
-            if self._room <= 0:
+            if self.room <= 0:
                 return
             if part.has(lane):
-                yield from self._take(part, lane, self._room)
+                yield from self._take(part, lane, self.room)
 
     def _take(self, part: Part, lane: int, most: int) -> Iterator[tuple[Part, Pick]]:
         self.touched[part] = None
         for pick in part.take(lane, most, self._retries):
             self._first = self._first or part
             self._retries -= pick.delivery > 1
-            count = count_of(pick.ranges)
-            self._room -= count
+            self.room -= pick.total
             part.census.served_ms[lane] = self._now_ms
             yield part, pick
 
@@ -70,28 +69,28 @@ class Composing:
         shares = self._shares()
         stocks = [part.stock() for part in parts]
         for _, at, lane in self._starved(parts, stocks):
-            most = shares.take(lane, min(self._room, stocks[at][lane]))
+            most = shares.take(lane, min(self.room, stocks[at][lane]))
             yield from self._served(parts[at], stocks[at], lane, most)
         before = -1
-        while self._room > 0 and self._room != before:
-            before = self._room
+        while self.room > 0 and self.room != before:
+            before = self.room
             have = [sum([stock[lane] for stock in stocks]) for lane in range(PRIORITIES)]
             more = [any(part.lanes.lanes[lane].more for part in parts) for lane in range(PRIORITIES)]
-            for lane, wanted in enumerate(shares.split(have, self._room, more)):
+            for lane, wanted in enumerate(shares.split(have, self.room, more)):
                 left = wanted
                 for part, stock in zip(parts, stocks) if left else ():
                     if stock[lane] and left:
-                        room = self._room
+                        room = self.room
                         yield from self._served(part, stock, lane, left)
-                        left -= room - self._room
+                        left -= room - self.room
                 if left:
                     shares.give_back(lane, left)
 
     def _served(self, part: Part, stock: list[int], lane: int, most: int) -> Iterator[tuple[Part, Pick]]:
         """The lane's messages, `most` at most; its stock afterwards."""
-        room = self._room
+        room = self.room
         yield from self._take(part, lane, most)
-        took = room - self._room
+        took = room - self.room
         stock[lane] = stock[lane] - took if took == most else 0
         if took:
             part.since[lane] = self._now_ms

@@ -76,16 +76,17 @@ class Chunk:
         ranges = self.ranges
         first = bisect_right(range(len(ranges) // 2), offset, self.at, key=lambda run: ranges[2 * run]) - 1
         if first >= self.at:
-            self._drop(first, max(0, min(offset - ranges[2 * first], ranges[2 * first + 1])))
+            passed = max(0, min(offset - ranges[2 * first], ranges[2 * first + 1]))
+            self._drop(first, passed, sum(ranges[2 * self.at + 1:2 * first:2]) + passed)
 
-    def advance(self, head: list[int]) -> None:
-        """Without what head() gave, which is not all of it."""
-        self._drop(self.at + len(head) // 2 - 1, head[-1])
+    def advance(self, head: list[int], count: int) -> None:
+        """Without the `count` messages that head() gave, which is not all of it."""
+        self._drop(self.at + len(head) // 2 - 1, head[-1], count)
 
-    def _drop(self, first: int, passed: int) -> None:
-        """Without the runs before number `first` and `passed` messages of that one."""
+    def _drop(self, first: int, passed: int, count: int) -> None:
+        """Without the runs before number `first` and `passed` messages of that one, `count` in all."""
         ranges = self.ranges
-        self.count -= sum(ranges[2 * self.at + 1:2 * first:2]) + passed
+        self.count -= count
         ranges[2 * first] += passed
         ranges[2 * first + 1] -= passed
         self.at = first + (not ranges[2 * first + 1])
@@ -146,9 +147,10 @@ class Lane:
         chunk = self._chunks[0]
         return chunk.low, chunk.anchor
 
-    def peek(self, most: int) -> list[int]:
-        """The first `most` messages as flat ranges, as far as the first chunk goes."""
-        return self._chunks[0].head(most)
+    def peek(self, most: int) -> tuple[list[int], int]:
+        """The first `most` messages as flat ranges, as far as the first chunk goes; how many."""
+        chunk = self._chunks[0]
+        return chunk.head(most), min(most, chunk.count)
 
     def pass_to(self, offset: int) -> None:
         """Messages of the first chunk below `offset` are served, or not wanted."""
@@ -158,16 +160,16 @@ class Lane:
         elif chunk.low < offset:
             self._change(chunk, partial(chunk.pass_to, offset))
 
-    def advance(self, head: list[int]) -> None:
+    def advance(self, head: list[int], count: int) -> None:
         """What peek() gave is served."""
         chunk = self._chunks[0]
-        if head[-2] + head[-1] == chunk.high:
+        if count == chunk.count:
             self._pop_first(chunk)
         else:
-            runs, count = len(chunk), chunk.count
-            chunk.advance(head)
+            runs = len(chunk)
+            chunk.advance(head, count)
             self.runs += len(chunk) - runs
-            self.count += chunk.count - count
+            self.count -= count
 
     def _pop_first(self, chunk: Chunk) -> None:
         self._chunks.popleft()

@@ -86,7 +86,7 @@ class WatchSet:
 
 @dataclass(frozen=True, slots=True)
 class AskRuns:
-    """Runs(offset, lane, limit) -> RunsReply."""
+    """Runs(offset, lane, limit, packed where it is of one lane) -> RunsReply."""
 
     topic_id: int
     partition: int

@@ -244,7 +244,7 @@ class Hosted:
         if isinstance(effect, e.WatchSet):
             shared.watcher.set(self, effect.parts)
         elif isinstance(effect, e.AskRuns):
-            self._ask(effect, Kind.RUNS, Runs(effect.offset, effect.lane, effect.limit))
+            self._ask(effect, Kind.RUNS, Runs(effect.offset, effect.lane, effect.limit, effect.lane >= 0))
         elif isinstance(effect, e.AskEndOfEpoch):
             self._ask(effect, Kind.END_OF_EPOCH, EndOfEpoch(effect.of))
         elif isinstance(effect, e.AskOffsetForTime):

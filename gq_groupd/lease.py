@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pyroaring import BitMap64
 
 from gq_proto import codec
-from gq_proto.bitmaps import bitmap_of, count_of, first_of, next_in
+from gq_proto.bitmaps import bitmap_of, first_of, next_in
 from gq_proto.limits import PRIORITY_DEFAULT
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ class Lease:
         self.delivery, self.ranges, self.anchor, self.lane = delivery, ranges, anchor, lane
         self.hold, self.visibility_ms, self.deadline_us = hold, visibility_ms, deadline_us
         self.longest_ms = visibility_ms         # no deadline was ever further away than this
-        self.total = count_of(ranges)
         self.ascends = codec.ranges_ascend(ranges)
         self.low, self.high = ranges[0], ranges[-2] + ranges[-1]
         if not self.ascends:
             self.low, self.high = min(ranges[::2]), max(map(add, ranges[::2], ranges[1::2]))
         self.open = bitmap_of(ranges) if bitmap is None else bitmap
+        self.total = len(self.open)
         self.lapsed = BitMap64()
         self.acked = BitMap64()
         self.started = self.total if hold else 0

@@ -18,6 +18,8 @@ from gq_groupd.desk import Desk
 from gq_groupd.effects import AskEndOfEpoch, AskOffsetForTime, AskRuns, WatchSet
 from gq_groupd.group import Group, Key
 from gq_groupd.part import Part
+from gq_groupd.stretch import lane_of
+from gq_proto import ranges as rng
 from gq_proto.bitmaps import ranges_of
 from gq_proto.errors import GoQueueError
 from gq_proto.limits import BUFFERED_RUNS, PRIORITIES
@@ -34,7 +36,7 @@ from gq_proto.record import TIMESTAMP_MAX, TRANSACTIONAL
 from gq_proto.runs import ALL_LANES, CONTROL_KIND, NO_LANES
 
 REST_MS = 250               # after an ask failed or brought nothing
-LOAD_RUNS = 2 * BUFFERED_RUNS   # of all lanes at once
+LOAD_RUNS = 1_024           # of all lanes at once
 SCAN_RUNS = 1_024           # a slice of the scan that only counts; about a millisecond
 SCANS_MAX = 4               # slices under way
 TRANSACTIONAL_KIND = TRANSACTIONAL << 2
@@ -330,9 +332,12 @@ class Loading:
             part.recount(reply.runs, ask.offset, upto, ask.lane, reply.counts)
             part.census.wanted = part.census.counted < part.scanned
             self._desk.advanced = self._desk.advanced or not part.census.wanted
+        elif ask.lane >= 0:
+            ranges = rng.unpack(reply.ranges)
+            part.load(ask.lane, lane_of(ask.lane, ranges, reply.runs, reply.controls, reply.hidden), ask.offset, upto,
+                      max(len(ranges) // 2, len(reply.runs) // 3) >= ask.limit)
         else:
-            part.scan(reply.runs, reply.controls, reply.hidden, ask.offset, upto, ask.lane, len(reply.runs) >= 3 * ask.limit,
-                      reply.counts, self._desk.now_ms)
+            part.scan(reply.runs, reply.controls, reply.hidden, ask.offset, upto, ask.lane, reply.counts, self._desk.now_ms)
         if ask.lane != NO_LANES:
             self._desk.wake(part.group)
         if upto == ask.offset < part.end:

@@ -64,6 +64,9 @@ class Part(Taking):
 
     def _close(self, bitmap: BitMap64, lease: Lease | None) -> None:
         """They are open no more: of which lanes were they?"""
+        if lease and bitmap and bitmap.max() < self.census.counted:
+            self.census.opened[lease.lane] -= self.open.intersection_cardinality(bitmap)
+            return
         gone = self.open & bitmap
         gone.remove_range(self.census.counted, TOP)
         if gone:
@@ -124,7 +127,7 @@ class Part(Taking):
         n = lease.open.intersection_cardinality(bitmap)
         if not n:
             return
-        self.held -= lease.open & bitmap
+        self.held -= bitmap if n == len(bitmap) else lease.open & bitmap
         lease.open -= bitmap
         member = self.group.members.get(lease.member)
         if member:

@@ -92,9 +92,9 @@ class Serving:
         member = group.members.get(parked.member)
         if member is None or group.paused:
             return False
-        leases = self._compose(group, member, parked.call.body, parked.room)
+        leases, count = self._compose(group, member, parked.call.body, parked.room)
         if leases:
-            parked.room -= sum([sum(lease.ranges[1::2]) for lease in leases])
+            parked.room -= count
             parked.answers = parked.answers - 1 if parked.room > 0 and parked.until_ms > self._desk.now_ms else 0
             self._reply(group, parked, leases)
         return bool(leases)
@@ -114,13 +114,14 @@ class Serving:
 
     # -- composing ----------------------------------------------------------------------------------
 
-    def _compose(self, group: Group, member: Member, body: Poll, room: int) -> list[Lease]:
+    def _compose(self, group: Group, member: Member, body: Poll, room: int) -> tuple[list[Lease], int]:
+        """And how many messages they hold."""
         desk = self._desk
         room = min(room, desk.settings.max_in_flight - member.in_flight)
         composing = Composing(group, member, room, desk.now_ms, desk.settings)
         leases = [self._grant(part, member, pick, body) for part, pick in composing.picks()]
         desk.touched.update(composing.touched)
-        return leases
+        return leases, room - composing.room
 
     def _grant(self, part: Part, member: Member, pick: Pick, body: Poll) -> Lease:
         desk, group = self._desk, part.group

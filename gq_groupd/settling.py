@@ -16,7 +16,7 @@ from gq_groupd.lease import Lease
 from gq_groupd.part import Part
 from gq_groupd.retries import backoff_ms
 from gq_proto import codec, limits, names
-from gq_proto.bitmaps import clipped, count_of, ranges_of
+from gq_proto.bitmaps import clipped, ranges_of
 from gq_proto.errors import BadRequest, StaleReceipt
 from gq_proto.messages import Op, Progress, Receipt1, Settle1, SettleResult
 
@@ -91,8 +91,6 @@ class Settling:
         if left:
             good |= left & lease.lapsed
             left = left - good - lease.acked
-        elif ranges is not None and count_of(ranges) != len(good):
-            ranges = None
         if good:
             if len(good) < len(lease.open):
                 lease.progress(lease.reach_of(good), self._desk.now_ms + lease.visibility_ms)

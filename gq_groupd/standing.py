@@ -123,11 +123,11 @@ class Standing:
     # -- the log's runs -------------------------------------------------------------------------
 
     def scan(self, runs: list[int], controls: list[Control], hidden: list[int], first: int, upto: int, lane: int = ALL_LANES,
-             more: bool = False, counts: list[int] | None = None, now_ms: int = 0) -> None:
-        """Runs of [first, upto), as Runs(lane) answers: of all lanes; NO_LANES: of all, not told apart, with their counts; of one,
-        which goes on behind upto if `more`. What lies at or above `scanned` becomes open; lanes take what they have room for."""
+             counts: list[int] | None = None, now_ms: int = 0) -> None:
+        """Runs of [first, upto), as Runs(lane) answers: of all lanes; NO_LANES: of all, not told apart, with their counts. What
+        lies at or above `scanned` becomes open; lanes take what they have room for."""
         found = stretch_of(runs, controls, hidden)
-        if lane < 0 and first <= self.scanned < upto:
+        if first <= self.scanned < upto:
             before = self.scanned
             self._open(found)
             self.scanned = upto
@@ -136,10 +136,17 @@ class Standing:
             self._came(before, found if lane == ALL_LANES else None, counts if first == before else None, now_ms)
         if lane == NO_LANES:
             return
+        self._feed(found, first, upto)
+
+    def load(self, lane: int, found: Stretch, first: int, upto: int, more: bool) -> None:
+        """What of one lane lies in [first, upto), as Runs(lane) answers; it goes on behind if `more`."""
+        if upto >= self.scanned:
+            upto, more = self.scanned, False
+        self._feed(found, first, upto, more, lane)
+
+    def _feed(self, found: Stretch, first: int, upto: int, more: bool = False, lane: int = ALL_LANES) -> None:
         for number, ranges in enumerate(found.lanes):
             self.group.lanes |= bool(ranges) << number
-        if lane >= 0 and upto >= self.scanned:
-            upto, more = self.scanned, False
         self.lanes.feed(first, found, upto, more, lane)
 
     def recount(self, runs: list[int], first: int, upto: int, lane: int, counts: list[int]) -> None:

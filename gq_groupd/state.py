@@ -14,7 +14,7 @@ from gq_groupd.group import Group, Member
 from gq_groupd.lease import Lease
 from gq_groupd.part import Part
 from gq_groupd.snapshot import load_part
-from gq_proto.bitmaps import bitmap_of, count_of
+from gq_proto.bitmaps import bitmap_of
 
 SPARE_MAX = 16              # rounds kept of members that left
 FORMER_LEASES = 4_096        # of a core: settled ones that repeated acks are still recognised for
@@ -209,12 +209,12 @@ def _acked(state: State, part: Part, entry: e.Acked) -> None:
         part.census.departed(part.lanes_of(bitmap, lease), state.now_ms)
     part.ack(lease, bitmap, entry.ranges, entry.anchor)
     if entry.how == How.ACKED:
-        part.consumed += count_of(entry.ranges)
+        part.consumed += len(bitmap)
     elif entry.how == How.DEAD_LETTERED:
-        part.dead_lettered += count_of(entry.ranges)
+        part.dead_lettered += len(bitmap)
     elif entry.how == How.EXPIRED:
-        part.expired += count_of(entry.ranges)
-        part.expired_now += count_of(entry.ranges)
+        part.expired += len(bitmap)
+        part.expired_now += len(bitmap)
     elif entry.how == How.ANCHOR:
         part.anchors.close(entry.ranges[0])
     if lease:

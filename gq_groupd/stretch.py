@@ -4,6 +4,7 @@ A message's position is where it lies, that of a delayed one where the ready rec
 compiled code where there are very many runs.
 """
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ class Stretch(NamedTuple):
     priority of what it names), by position. Everything ascends."""
 
     plain: list[int]
-    lanes: list[list[int]]
+    lanes: list[Sequence[int]]
     named: list[tuple[int, list[list[int]]]]
 
     def counts(self, low: int, high: int, named: bool = False) -> list[int]:
@@ -40,15 +41,27 @@ class Stretch(NamedTuple):
 
 def stretch_of(runs: list[int], controls: list[Control], hidden: list[int]) -> Stretch:
     """hidden: ranges of aborted messages; controls: those among the runs, with their bodies."""
-    plain, lanes = codec.runs_by_lane(runs)
+    plain, by_lane = codec.runs_by_lane(runs)
+    lanes: list[Sequence[int]] = [*by_lane]
     if hidden:
         plain, lanes = rng.subtract(plain, hidden), [rng.subtract(ranges, hidden) for ranges in lanes]
+    return _with_named(Stretch(plain, lanes, []), runs, controls)
+
+
+def lane_of(lane: int, ranges: Sequence[int], runs: list[int], controls: list[Control], hidden: list[int]) -> Stretch:
+    """The same where all of one priority's messages that are as they lie are told by their ranges; `plain` is left out."""
+    lanes: list[Sequence[int]] = [[] for _ in range(PRIORITIES)]
+    lanes[lane] = rng.subtract(ranges, hidden) if hidden else ranges
+    return _with_named(Stretch([], lanes, []), runs, controls)
+
+
+def _with_named(stretch: Stretch, runs: list[int], controls: list[Control]) -> Stretch:
     ready = [record for record in controls if record.type == control.ControlType.DELAY_READY]
     if not ready:
-        return Stretch(plain, lanes, [])
+        return stretch
     told = [number for low, n, kind in triples(runs) if kind & CONTROL_KIND for number in (low, n)]
-    return Stretch(plain, lanes, [(record.offset, _named(record)) for record in sorted(ready, key=attrgetter("offset"))
-                                  if rng.contains(told, record.offset)])
+    return stretch._replace(named=[(record.offset, _named(record)) for record in sorted(ready, key=attrgetter("offset"))
+                                   if rng.contains(told, record.offset)])
 
 
 def _named(record: Control) -> list[list[int]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyroaring import BitMap64
 
 from gq_groupd.standing import Standing
-from gq_proto.bitmaps import TOP, bitmap_of, count_of, next_in, ranges_of, union_of
+from gq_proto.bitmaps import TOP, bitmap_of, next_in, ranges_of, union_of
 from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
 
 WINDOW = 4_096          # messages looked at in one go where some of them are not free
@@ -20,6 +20,7 @@ class Pick(NamedTuple):
     """Free messages for one lease."""
 
     ranges: list[int]
+    total: int              # messages
     delivery: int
     anchor: int
     lane: int
@@ -46,7 +47,7 @@ class Taking(Standing):
             if pick is None:
                 break
             retries -= pick.delivery > 1
-            most -= count_of(pick.ranges)
+            most -= pick.total
             yield pick
 
     def _of_lane(self, some: BitMap64, lane: int) -> BitMap64:
@@ -69,7 +70,7 @@ class Taking(Standing):
             return None
         offset = free.min()
         self.retry.discard(offset)
-        return Pick([offset, 1], self.attempts.of(offset) + 1, anchor, lane)
+        return Pick([offset, 1], 1, self.attempts.of(offset) + 1, anchor, lane)
 
     def _again(self, lane: int, most: int) -> Pick | None:
         if not self.returned:
@@ -79,7 +80,7 @@ class Taking(Standing):
             return None
         free = free[:most]
         self.returned -= free
-        return Pick(ranges_of(free), 1, anchor, lane)
+        return Pick(ranges_of(free), len(free), 1, anchor, lane)
 
     def _met(self, free: BitMap64) -> tuple[BitMap64, int]:
         """Those of `free` that can go into one lease, and their anchor."""
@@ -96,14 +97,14 @@ class Taking(Standing):
 
     def _next(self, number: int, most: int) -> Pick | None:
         """What the lane comes to first, for one lease."""
-        lane, ranges, anchor = self.lanes.lanes[number], list[int](), -1
-        while most > 0 and lane.runs:
+        lane, ranges, anchor, count = self.lanes.lanes[number], list[int](), -1, 0
+        while count < most and lane.runs:
             low, at = lane.first()
             if ranges and (at != anchor or low < ranges[-2] + ranges[-1]):
                 break
             anchor = at
-            found = self._usable(number, anchor, most)
-            most -= count_of(found)
+            found, some = self._usable(number, anchor, most - count)
+            count += some
             if not ranges:
                 ranges = found
             elif found and ranges[-2] + ranges[-1] == found[0]:
@@ -111,22 +112,20 @@ class Taking(Standing):
                 ranges += found[2:]
             else:
                 ranges += found
-        return Pick(ranges, 1, anchor, number) if ranges else None
+        return Pick(ranges, count, 1, anchor, number) if ranges else None
 
-    def _usable(self, number: int, anchor: int, most: int) -> list[int]:
-        """The first free messages of the lane, in one window, which it has passed then."""
+    def _usable(self, number: int, anchor: int, most: int) -> tuple[list[int], int]:
+        """The first free messages of the lane, in one window, which it has passed then; how many."""
         lane = self.lanes.lanes[number]
-        if anchor < 0:
-            low = lane.first()[0]
+        if anchor < 0 and (low := lane.first()[0]) not in self.open:
             first = next_in(self.open, low)
-            if first != low:
-                lane.pass_to(TOP if first is None else first)
-                return []
-        wanted = lane.peek(most)
+            lane.pass_to(TOP if first is None else first)
+            return [], 0
+        wanted, count = lane.peek(most)
         if self._all_free(wanted, anchor):
-            lane.advance(wanted)
-            return wanted
-        window = lane.peek(WINDOW)
+            lane.advance(wanted, count)
+            return wanted, count
+        window, _ = lane.peek(WINDOW)
         upto = window[-2] + window[-1]
         free = bitmap_of(window) & self._source(anchor)
         for taken in (self.held, self.waiting.all, self.dead.all, self.returned, self.retry):
@@ -140,7 +139,7 @@ class Taking(Standing):
             upto = free[most]
             free.remove_range(upto, TOP)
         lane.pass_to(upto)
-        return ranges_of(free)
+        return ranges_of(free), len(free)
 
     def _source(self, anchor: int) -> BitMap64:
         return self.open if anchor < 0 else self.anchors.open.get(anchor, BitMap64())

@@ -3,11 +3,12 @@
 Owns no state. A question that would have to look at very much answers a part of it: next_offset says where to go on.
 """
 
+from array import array
 from operator import add
 from typing import Final
 
 from gq_logd.partition import Partition
-from gq_logd.reading import RUNS_LOOKED_AT_MAX
+from gq_logd.reading import RUNS_LOOKED_AT_MAX, lane_within
 from gq_proto import codec, control, messages
 from gq_proto import ranges as rng
 from gq_proto import record as rec
@@ -17,6 +18,8 @@ from gq_proto.runs import CONTROL_KIND, NO_LANES, clip, triples
 from gq_proto.runs import controls as controls_in
 from gq_proto.segment import Derived, due_within
 
+NO_RANGES: Final = array("q")
+CONTROLS_ONLY: Final = 7                 # a lane that no record is of
 DUE_MAX: Final = 100_000
 CONTROLS_MAX: Final = 1_024              # in one reply,
 CONTROLS_BYTES_MAX: Final = 32_768       # and of their bodies, but one is always told
@@ -31,11 +34,18 @@ def runs(partition: Partition, asked: messages.Runs) -> messages.RunsReply:
     offset = max(asked.offset, partition.log.start)
     partition.check_offset(offset)
     end = partition.last_stable
-    found, following = _collect(partition, offset, end, asked.lane, limit)
+    ranges = NO_RANGES
+    if asked.lane < 0 or not asked.packed:
+        found, following = _collect(partition, offset, end, asked.lane, limit)
+    else:
+        ranges, following = lane_within(partition, offset, end, asked.lane, limit)
+        found, following = _collect(partition, offset, following, CONTROLS_ONLY, limit)
     found, following, controls = _with_controls(partition, found, offset, following)
     counts = _counts(partition, offset, following) if asked.lane == NO_LANES else []
+    if ranges and ranges[-2] + ranges[-1] > following:
+        ranges = array("q", rng.clip(ranges, offset, following))
     return messages.RunsReply(found, following, partition.log.start, partition.high_watermark, end, partition.epoch, controls,
-                              partition.transactions.aborted_within(offset, following), counts)
+                              partition.transactions.aborted_within(offset, following), counts, rng.pack(ranges))
 
 
 def _counts(partition: Partition, low: int, high: int) -> list[int]:

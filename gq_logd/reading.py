@@ -4,11 +4,11 @@ Owns no state. Everything that leaves was CRC-checked here; a damaged record end
 file and position when it is the one asked for (by offset) or as the status of its range.
 """
 
+from array import array
 from collections.abc import Sequence
 
 from gq_logd.partition import Partition
 from gq_logd.segments import Damaged
-from gq_proto import codec
 from gq_proto import ranges as rng
 from gq_proto.errors import BadRequest, GoQueueError
 from gq_proto.limits import PRIORITIES
@@ -17,7 +17,7 @@ from gq_proto.runs import ALL_LANES
 from gq_proto.segment import RUN_ENTRY, Derived
 
 Bytes = bytes | memoryview
-LANE_RUNS = 2_048               # of one priority, read in one go
+LANE_RANGES = 2_048             # of one priority, read in one go
 RUNS_LOOKED_AT_MAX = 262_144    # of others, before somebody else has his turn
 NOTHING: Bytes = b""
 
@@ -60,39 +60,37 @@ def by_lane(partition: Partition, offset: int, lane: int, max_bytes: int, isolat
         raise BadRequest(f"lane {lane} is none: use 0-4, or -1 for all")
     partition.check_offset(offset)
     limit = partition.limit(isolation)
-    ranges, low, following = lane_within(partition, offset, limit, lane)
+    ranges, following = lane_within(partition, offset, limit, lane, LANE_RANGES)
     fetched = empty(partition, following)
     if not ranges:
         return fetched, NOTHING
-    part = partition.log.find(low)
+    part = partition.log.find(ranges[0])
     data, found, _ = part.gather(ranges, max_bytes)
     if not found:
         part.read(ranges[0], limit, 1)           # says what is wrong with it
     if rng.count(found) < rng.count(ranges):
         fetched.next_offset = found[-2] + found[-1] if found else ranges[0]
     if isolation == Isolation.READ_COMMITTED:
-        fetched.hidden = partition.transactions.aborted_within(low, fetched.next_offset)
+        fetched.hidden = partition.transactions.aborted_within(part.base, fetched.next_offset)
     partition.stats.bytes_consumed += len(data)
     return fetched, data
 
 
-def lane_within(partition: Partition, offset: int, limit: int, lane: int, most: int = LANE_RUNS) -> tuple[list[int], int, int]:
-    """(ranges of the priority's first records in [offset, limit), an offset of their segment, where to go on). Without any it goes
-    on where none was found; a part is looked at in one go."""
+def lane_within(partition: Partition, offset: int, limit: int, lane: int, most: int) -> tuple["array[int]", int]:
+    """(ranges of the priority's first records in [offset, limit), `most` at most and of one segment; where to go on). Without any
+    it goes on where none was found; a part is looked at in one go."""
     looked = 0
     while offset < limit and looked < RUNS_LOOKED_AT_MAX:
         part = partition.log.find(offset)
         if offset >= part.next_offset:
             offset = partition.log.behind(part)
             continue
-        runs, following = part.runs(offset, min(limit, part.next_offset), lane, most)
-        ranges = codec.runs_by_lane(runs)[0]
+        ranges, following = part.lane(offset, min(limit, part.next_offset), lane, most)
         if ranges:
-            return ranges, part.base, following
+            return ranges, following
         looked += len(part.packed(Derived.RUNS)) // RUN_ENTRY.size
         offset = following if following > offset else part.next_offset
-    offset = min(offset, limit)
-    return [], offset, offset
+    return array("q"), min(offset, limit)
 
 
 def by_ranges(partition: Partition, ranges: Sequence[int], max_bytes: int, isolation: int,
@@ -105,7 +103,7 @@ def by_ranges(partition: Partition, ranges: Sequence[int], max_bytes: int, isola
     fetched = _limits(Fetched(0), partition)
     wanted = rng.inside(ranges, partition.log.start, limit)
     pieces: list[Bytes] = []
-    found: list[int] = []
+    found: Sequence[int] = []
     damaged: list[int] = []
     left = max_bytes
     for part in partition.log.walk(wanted[0], wanted[-2] + wanted[-1]) if wanted else ():

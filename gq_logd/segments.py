@@ -7,6 +7,7 @@ them when they are missing or bad. Never decides when to roll, what is visible, 
 Invariant: `size` and `next_offset` speak of complete, successfully written batches only; bytes behind `size` do not count.
 """
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -202,12 +203,12 @@ class Segment:
         self._hint = (following, start + end)
         return data[at:end], following
 
-    def gather(self, wanted: Sequence[int], max_bytes: int) -> tuple[bytes, list[int], list[int]]:
+    def gather(self, wanted: Sequence[int], max_bytes: int) -> tuple[bytes, Sequence[int], list[int]]:
         """Records of sorted ranges that lie in this segment: (bytes, ranges found, ranges damaged)."""
         pieces: list[bytes] = []
-        found: list[int] = []
+        found: Sequence[int] = []
         damaged: list[int] = []
-        left, index, high = list(wanted), bytes(self.packed(Derived.INDEX)), wanted[-2] + wanted[-1]
+        left, index, high = wanted, bytes(self.packed(Derived.INDEX)), wanted[-2] + wanted[-1]
         while left and max_bytes > 0:
             got = codec.gather(self._files.pool.get(self.path()).fileno(), self.floor(left[0]), self.size, left, index,
                                self.base, max_bytes)
@@ -220,11 +221,15 @@ class Segment:
             damaged = ranges.union(damaged, ranges.clip(left, damage.low, damage.high))
             behind = max(damage.high, got.found[-2] + got.found[-1] if got.found else 0)
             left = ranges.clip(left, behind, high)
-        return b"".join(pieces), found, damaged
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces), found, damaged
 
     def runs(self, low: int, high: int, lane: int = -1, limit: int = 2**62) -> tuple[list[int], int]:
         """(runs in [low, high), where to go on), as codec.select_runs."""
         return codec.select_runs(self.packed(Derived.RUNS), self.base, low, high, lane, limit)
+
+    def lane(self, low: int, high: int, lane: int, limit: int) -> tuple["array[int]", int]:
+        """(ranges of a priority's records in [low, high) that are as they lie, where to go on), as codec.lane_ranges."""
+        return codec.lane_ranges(self.packed(Derived.RUNS), self.base, low, high, lane, limit)
 
     def first_at(self, timestamp_us: int, low: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record from `low` on at or after a time; None when all are older."""

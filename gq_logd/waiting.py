@@ -164,7 +164,7 @@ def _has_lane(partition: Partition, part: FetchPart, limit: int) -> bool:
     """There is something to tell. Where nothing of the priority lies is not looked at again."""
     if not 0 <= part.lane < PRIORITIES:
         return True
-    ranges, _, following = reading.lane_within(partition, part.offset, limit, part.lane, FEW_RUNS)
+    ranges, following = reading.lane_within(partition, part.offset, limit, part.lane, FEW_RUNS)
     if not ranges:
         part.offset = following
     return bool(ranges) or following < limit

@@ -17,12 +17,21 @@ FEW: Final = 4              # ranges that are added one by one
 
 def bitmap_of(ranges: Sequence[int]) -> BitMap64:
     """Of ranges that are known to be small."""
-    if len(ranges) > 2 * FEW and codec.ranges_ascend(ranges):
-        return BitMap64.deserialize(codec.ranges_roaring(ranges))
+    if len(ranges) > 2 * FEW and (made := _at_once(ranges)) is not None:
+        return made
     bitmap = BitMap64()
     for at in range(0, len(ranges), 2):
         bitmap.add_range(ranges[at], ranges[at] + ranges[at + 1])
     return bitmap
+
+
+def _at_once(ranges: Sequence[int]) -> BitMap64 | None:
+    """None when they do not ascend."""
+    try:
+        packed = codec.ranges_roaring(ranges)
+    except ValueError:
+        return None
+    return BitMap64.deserialize(packed)
 
 
 def bitmap_between(low: int, high: int) -> BitMap64:
@@ -93,8 +102,10 @@ def first_of(ranges: list[int], n: int) -> list[int]:
 
 def clipped(ranges: list[int], low: int, high: int) -> tuple[BitMap64, list[int]]:
     """What of ranges lies in [low, high), and the ranges that stick out, whole parts: never fills more than the span."""
-    if len(ranges) > 2 * FEW and codec.ranges_ascend(ranges) and low <= ranges[0] and ranges[-2] + ranges[-1] <= high:
-        return bitmap_of(ranges), []
+    if len(ranges) > 2 * FEW and low <= ranges[0] and ranges[-2] + ranges[-1] <= high:
+        made = _at_once(ranges)
+        if made is not None:
+            return made, []
     inside = BitMap64()
     outside: list[int] = []
     for at in range(0, len(ranges), 2):

@@ -6,6 +6,8 @@ A *run* is a maximal range of consecutive offsets of one kind; runs travel flat:
 `index` is ready to append to `.index`: packed >II (offset - segment base, position).
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 
@@ -94,7 +96,7 @@ class Gathered(Struct, frozen=True, gc=False):
     """Records by offset ranges. `bad` is the file position of a damaged record that ended the walk, else -1."""
 
     data: bytes
-    found: list[int]
+    found: Sequence[int]
     bad: int
 
 

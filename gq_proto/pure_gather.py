@@ -6,6 +6,7 @@ one before is damage, also where it was only passed over: a flipped offset never
 """
 
 import os
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
@@ -47,7 +48,7 @@ def gather(fd: int, start_position: int, end_position: int, ranges: Sequence[int
     """The records of the flat, sorted `ranges` between two positions of the file `fd`; a record begins at `start_position`.
 
     CRC checked; at least one record where there is one, and no further one once `max_bytes` are there. A damaged record ends the
-    walk: `bad` is its position. OSError is the caller's."""
+    walk: `bad` is its position. What was found is an array if `ranges` is one, else a list. OSError is the caller's."""
     if len(ranges) % 2:
         raise ValueError("flat ranges come in pairs: low, count")
     points = _Index(index, base)
@@ -67,25 +68,25 @@ def gather(fd: int, start_position: int, end_position: int, ranges: Sequence[int
             if why == r.SHORT and (pos or len(data) == length < end_position - at):
                 break
             if why or head is None or (expected >= 0 and head.offset != expected):
-                return Gathered(bytes(out), found, at + pos)
+                return Gathered(bytes(out), _as_are(ranges, found), at + pos)
             while number < len(ranges) and ranges[number] + ranges[number + 1] <= head.offset:
                 number += 2
             wanted = number < len(ranges) and ranges[number] <= head.offset
             if (wanted or expected < 0) and crc_of(data, pos, head.total) != head.crc:
-                return Gathered(bytes(out), found, at + pos)
+                return Gathered(bytes(out), _as_are(ranges, found), at + pos)
             if wanted:
                 out += data[pos : pos + head.total]
                 _extend(found, head.offset)
             expected = head.offset + 1
             pos += head.total
         if not pos and not data:
-            return Gathered(bytes(out), found, at)
+            return Gathered(bytes(out), _as_are(ranges, found), at)
         need = 0
         if pos < len(data):
             _, head = parse(data, pos, len(data))
             need = head.total if head else r.HEADER_SIZE
         at += pos
-    return Gathered(bytes(out), found, -1)
+    return Gathered(bytes(out), _as_are(ranges, found), -1)
 
 
 def _stop(points: _Index, at: int, ranges: Sequence[int], number: int, end: int) -> int:
@@ -96,6 +97,10 @@ def _stop(points: _Index, at: int, ranges: Sequence[int], number: int, end: int)
             break
         stop = max(stop, points.behind(ranges[following] + ranges[following + 1], end))
     return stop
+
+
+def _as_are(ranges: Sequence[int], found: list[int]) -> Sequence[int]:
+    return array("q", found) if isinstance(ranges, array) else found
 
 
 def _extend(found: list[int], offset: int) -> None:

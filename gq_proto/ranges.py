@@ -4,6 +4,8 @@ Every function returns a new list and takes canonical ones (`normal` makes them 
 very many of them is the codec's.
 """
 
+import sys
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,6 +13,25 @@ from gq_proto import codec
 from gq_proto.errors import BadRequest
 
 Ranges = list[int]
+
+
+def pack(ranges: "array[int]") -> bytes:
+    """Each number as 64 bits, the lowest byte first: for very many of them."""
+    return _in_order(ranges).tobytes()
+
+
+def unpack(packed: bytes) -> "array[int]":
+    """ValueError for a part of a number."""
+    ranges = array("q")
+    ranges.frombytes(packed)
+    return _in_order(ranges)
+
+
+def _in_order(ranges: "array[int]") -> "array[int]":
+    if sys.byteorder == "big":
+        ranges = ranges[:]
+        ranges.byteswap()
+    return ranges
 
 
 def pairs(ranges: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -45,6 +45,32 @@ cdef Py_ssize_t read_at(int fd, char *to, int64_t size, int64_t position) except
     return done
 
 
+cdef class Found:
+    """Offsets that ascend, as ranges: no more numbers than `size`."""
+    cdef Numbers pairs
+    cdef Py_ssize_t size, used
+
+    def __cinit__(self, Py_ssize_t size):
+        self.pairs = Numbers(_array("q", bytes(8 * size)))
+        self.size, self.used = size, 0
+
+    cdef int add(self, int64_t offset) except -1:
+        cdef int64_t *last = self.pairs.at + self.used - 2
+        if self.used and last[0] + last[1] == offset:
+            last[1] += 1
+            return 0
+        if self.used >= self.size:
+            raise AssertionError("more was found than was wanted")
+        last[2], last[3] = offset, 1
+        self.used += 2
+        return 0
+
+    cdef object as_are(self, object ranges):
+        """An array if `ranges` is one, else a list."""
+        cdef object found = _array("q", PyBytes_FromStringAndSize(<char *>self.pairs.at, self.used * 8))
+        return found if isinstance(ranges, _array) else found.tolist()
+
+
 cdef int64_t KEPT_MAX = 4 * 1024 * 1024
 cdef uint8_t *kept = NULL              # what the last gather read into: fresh memory is dearer than a copy of what was found
 cdef int64_t kept_size = 0
@@ -56,10 +82,11 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
 
     Spans are read to the end of what was found already, so that a record moves only when something before it was left out."""
     cdef Points points
-    cdef list wanted_ranges = pairs_of(ranges), found = []
-    cdef Py_ssize_t number = 0, following, count = len(wanted_ranges)
+    cdef Numbers wanted_ranges = Numbers(ranges)
+    cdef Found found = Found(wanted_ranges.size)
+    cdef Py_ssize_t number = 0, following, count = wanted_ranges.size
     cdef int64_t at = start_position, expected = -1, need = 0, used = 0, capacity = 0, low, high, jump, stop, length, got, pos
-    cdef int64_t found_low = -1, found_count = 0, bad = -1
+    cdef int64_t bad = -1
     cdef uint8_t *out
     cdef uint8_t *more
     cdef uint8_t *data
@@ -67,11 +94,13 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
     cdef gq_head head
     cdef int why
     cdef bint wanted
+    if count & 1:
+        raise ValueError("flat ranges come in pairs: low, count")
     points.packed, points.count, points.base = <const uint8_t *>PyBytes_AS_STRING(index), PyBytes_GET_SIZE(index) // 8, base
     low = high = 0
     if count:
-        low = wanted_ranges[0]
-        high = low + <int64_t>wanted_ranges[1]
+        low = wanted_ranges.at[0]
+        high = low + wanted_ranges.at[1]
     out, capacity, kept, kept_size = kept, kept_size, NULL, 0       # another thread's call has its own while this one reads
     try:
         while number < count and at < end_position and used < max_bytes and bad < 0:
@@ -83,10 +112,10 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
             stop = position_behind(&points, high, end_position)
             following = number + 2
             while following < count and stop - at < SPAN_MAX:
-                jump = wanted_ranges[following]
+                jump = wanted_ranges.at[following]
                 if position_before(&points, jump) > stop + SLACK:
                     break
-                stop = max(stop, position_behind(&points, jump + <int64_t>wanted_ranges[following + 1], end_position))
+                stop = max(stop, position_behind(&points, jump + wanted_ranges.at[following + 1], end_position))
                 following += 2
             length = min(max(stop - at, 1), SPAN_MAX, max_bytes - used + SLACK)
             length = min(max(length, need), end_position - at)
@@ -112,8 +141,8 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
                 while number < count and high <= head.offset:
                     number += 2
                     if number < count:
-                        low = wanted_ranges[number]
-                        high = low + <int64_t>wanted_ranges[number + 1]
+                        low = wanted_ranges.at[number]
+                        high = low + wanted_ranges.at[number + 1]
                 wanted = number < count and low <= head.offset
                 if (wanted or expected < 0) and not crc_right(data + pos, &head):
                     bad = at + pos
@@ -122,20 +151,11 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
                     if data + pos != out + used:
                         memmove(out + used, data + pos, <size_t>head.total)
                     used += head.total
-                    if found_low + found_count == head.offset and found_count:
-                        found_count += 1
-                    else:
-                        if found_count:
-                            found.append(found_low)
-                            found.append(found_count)
-                        found_low, found_count = head.offset, 1
+                    found.add(head.offset)
                 expected = head.offset + 1
                 pos += head.total
             at += pos
-        if found_count:
-            found.append(found_low)
-            found.append(found_count)
-        return Gathered(PyBytes_FromStringAndSize(<char *>out, used), found, bad)
+        return Gathered(PyBytes_FromStringAndSize(<char *>out, used), found.as_are(ranges), bad)
     finally:
         if kept == NULL and capacity <= KEPT_MAX:
             kept, kept_size = out, capacity

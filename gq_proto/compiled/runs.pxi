@@ -77,6 +77,43 @@ def select_runs(object packed, int64_t base, int64_t low, int64_t high, int64_t 
     return out, following
 
 
+def lane_ranges(object packed, int64_t base, int64_t low, int64_t high, int64_t lane, int64_t limit=FAR):
+    """Plain records of one priority in [low, high). See pure_runs.lane_ranges."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef int64_t run, count, start, end, following = low, found = 0
+    cdef int64_t *out = NULL
+    PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *>view.buf
+        count = view.len // 9
+        limit = min(limit, count)
+        out = <int64_t *>PyMem_Malloc(max(limit, 1) * 16)
+        if out == NULL:
+            raise MemoryError
+        for run in range(run_holding(p, count, low - base), count):
+            start = base + gq_u32(p + run * 9)
+            if start >= high:
+                break
+            end = min(start + gq_u32(p + run * 9 + 4), high)
+            start = max(start, low)
+            if start >= end:
+                continue
+            if (p[run * 9 + 8] & 7) == lane and not p[run * 9 + 8] & 0x30:
+                if found and out[2 * found - 2] + out[2 * found - 1] == start:
+                    out[2 * found - 1] += end - start
+                elif found >= limit:
+                    break
+                else:
+                    out[2 * found], out[2 * found + 1] = start, end - start
+                    found += 1
+            following = end
+        return _array("q", PyBytes_FromStringAndSize(<char *>out, found * 16)), following
+    finally:
+        PyMem_Free(out)
+        PyBuffer_Release(&view)
+
+
 def lane_counts(object packed, int64_t base, int64_t low, int64_t high):
     """Plain records per priority. See pure_runs.lane_counts."""
     cdef Py_buffer view

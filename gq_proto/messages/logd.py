@@ -86,6 +86,7 @@ class Runs(Body):
     offset: int
     lane: int = -1               # a priority; -1 all; -2 all, joined whatever their priority (kind & 0x30). Control runs always
     limit: int = limits.RUNS_MAX  # runs
+    packed: bool = False         # lane 0-4: its messages as `ranges`
 
 
 class Control(Body):
@@ -96,7 +97,7 @@ class Control(Body):
 
 
 class RunsReply(Body):
-    """Runs lie in [offset asked, next_offset); nothing of the lane lies between them there. `hidden`: aborted ranges."""
+    """Runs and ranges lie in [offset asked, next_offset); nothing of the lane lies between them there. `hidden`: aborted ranges."""
 
     runs: list[int]              # offset, count, kind, ...
     next_offset: int
@@ -107,6 +108,7 @@ class RunsReply(Body):
     controls: list[Control] = []
     hidden: list[int] = []
     counts: list[int] = []       # lane -2: messages of each priority in that stretch, hidden ones too, delayed ones not
+    ranges: bytes = b""          # packed: the lane's messages as they lie, see gq_proto.ranges.pack; `runs` are control runs then
 
 
 class Due(Body):

@@ -111,11 +111,11 @@ def copied_blindly() -> Any:
 
 def leased_twice() -> Any:
     """What is in a lease is handed out again when the lanes pass it anew."""
-    def usable(self: Part, number: int, anchor: int, most: int) -> list[int]:
+    def usable(self: Part, number: int, anchor: int, most: int) -> tuple[list[int], int]:
         lane = self.lanes.lanes[number]
-        ranges = lane.peek(most)
+        ranges, count = lane.peek(most)
         lane.pass_to(ranges[-2] + ranges[-1])
-        return ranges
+        return ranges, count
     return patch.object(Part, "_usable", usable)
 
 

@@ -15,13 +15,20 @@ from gq_client.consumer_lease import (
     position_of,
     skip,
     sorted_ranges,
-    span,
     subtract,
     to_ranges,
 )
 from gq_proto.messages import Lease, Op, Settle1
 
 OFFSETS = st.lists(st.integers(0, 60), max_size=40)
+
+
+class Hub:
+    asleep = False
+
+
+def held(*ranges: int, partition: int = 0, lane: int = -1) -> HeldLease:
+    return HeldLease(Lease(1, 2, 3, "t", partition, 5, 1, list(ranges), 1000, lane), Hub(), 0, 9)  # type: ignore[arg-type]
 
 
 def expand(ranges: list[int]) -> list[int]:
@@ -53,9 +60,17 @@ def test_order_of_a_lease(offsets: list[int], n: int, rng: Any) -> None:
     assert [position_of(shuffled, o) for o in order] == list(range(len(order)))
     assert position_of(shuffled, 1000) == -1
     assert sorted_ranges(shuffled) == ranges and is_ascending(ranges)
-    assert span(shuffled) == (min(order), max(order) + 1) and count(shuffled) == len(order)
-    low, high = span(ranges)
-    assert expand(gaps(ranges)) == [o for o in range(low, high) if o not in order]
+    lease = held(*shuffled)
+    assert (lease.low, lease.high, lease.count) == (min(order), max(order) + 1, len(order)) and count(shuffled) == len(order)
+    assert expand(gaps(ranges)) == [o for o in range(lease.low, lease.high) if o not in order]
+
+
+@given(OFFSETS.filter(bool), OFFSETS.filter(bool), st.tuples(st.integers(-2, 1), st.integers(-2, 1)))
+def test_leases_overlap_where_they_hold_the_same_messages(one: list[int], other: list[int], lanes: tuple[int, int]) -> None:
+    older, newer = held(*to_ranges(one), lane=lanes[0]), held(*to_ranges(other), lane=lanes[1])
+    apart = lanes[0] != lanes[1] and min(lanes) >= 0
+    assert older.overlaps(newer) == newer.overlaps(older) == (bool({*one} & {*other}) and not apart)
+    assert not older.overlaps(held(*to_ranges(one), partition=1))
 
 
 def test_ops_are_joined_where_they_are_the_same() -> None:
@@ -64,14 +79,6 @@ def test_ops_are_joined_where_they_are_the_same() -> None:
     assert [(op.op, op.ranges, op.arg_ms) for op in joined(ops)] == [
         (Op.NACK, [3, 1, 4, 1], 5), (Op.NACK, [5, 1], 6), (Op.ACK, [6, 1], -1)]
     assert ops[0].ranges == [3, 1], "the originals stay as they are"
-
-
-class Hub:
-    asleep = False
-
-
-def held(*ranges: int) -> HeldLease:
-    return HeldLease(Lease(1, 2, 3, "t", 0, 5, 1, list(ranges), 1000), Hub(), 0, 9)  # type: ignore[arg-type]
 
 
 def test_acking_twice_counts_once() -> None:

@@ -5,14 +5,16 @@ a new Core fed from the journal. `client` calls return the reply's body or raise
 """
 
 import itertools
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from gq_groupd import effects as fx
 from gq_groupd.core import Core, Settings
-from gq_proto import control
+from gq_proto import codec, control
 from gq_proto import messages as m
+from gq_proto import ranges as rng
 from gq_proto.errors import GoQueueError, OffsetOutOfRange, UnknownTopicId
 from gq_proto.limits import PRIORITIES
 from gq_proto.messages import Kind
@@ -218,7 +220,10 @@ class Rig:
             controls = [c for o, c in log.controls.items() if ask.offset <= o < upto]
             plain = [kind_lane(kind) for kind in log.kinds[ask.offset:upto] if not kind & UNDELIVERABLE]
             counts = [plain.count(lane) for lane in range(PRIORITIES)] if ask.lane == NO_LANES else []
-            return m.RunsReply(runs, upto, log.start, log.end, log.end, log.epoch, controls, [], counts)
+            ranges = array("q", codec.runs_by_lane(runs)[0]) if ask.lane >= 0 else array("q")
+            if ask.lane >= 0:
+                runs = [x for run in zip(*[iter(runs)] * 3) if run[2] & CONTROL_KIND for x in run]
+            return m.RunsReply(runs, upto, log.start, log.end, log.end, log.epoch, controls, [], counts, rng.pack(ranges))
         if isinstance(ask, fx.AskEndOfEpoch):
             return m.EndOfEpochReply(ask.of, log.ends.get(ask.of, log.end))
         if isinstance(ask, fx.AskOffsetForTime):

@@ -27,7 +27,8 @@ def serve(lanes: Lanes, number: int, most: int) -> list[int]:
     lane = lanes.lanes[number]
     if not lane.runs:
         return []
-    ranges = lane.peek(most)
+    ranges, count = lane.peek(most)
+    assert count == sum(ranges[1::2]) <= most
     lane.pass_to(ranges[-2] + ranges[-1])
     return [offset for low, n in zip(ranges[::2], ranges[1::2]) for offset in range(low, low + n)]
 
@@ -107,11 +108,11 @@ def test_a_ready_record_is_buffered_whole_and_passed_by_itself() -> None:
     lanes.feed(0, Stretch([], plain.lanes, [ready]), 7_000)
     lane = lanes.lanes[2]
     assert (lane.runs, lane.upto, lane.more) == (2 * BUFFERED_RUNS, 6_000, True)
-    assert lane.first() == (0, 5_000) and lane.peek(10**6) == named
+    assert lane.first() == (0, 5_000) and lane.peek(10**6) == (named, 2 * BUFFERED_RUNS)
     lane.pass_to(named[-2])
     assert lane.entries() == [Entry(named[-2], named[-2] + 1, 5_000)]
     lanes.feed(6_000, plain, 7_000)
-    assert lane.count == 2 and lane.peek(5) == [named[-2], 1]
+    assert lane.count == 2 and lane.peek(5) == ([named[-2], 1], 1)
     lanes.cut(5_500)
     assert lane.count == 1
     lanes.cut(5_000)

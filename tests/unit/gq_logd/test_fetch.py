@@ -353,8 +353,9 @@ def test_other_markers_are_refused(tmp_path: Path) -> None:
 # -- runs -------------------------------------------------------------------------------------
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(-2, 4), st.integers(1, 9))
-def test_runs_by_lane_against_a_list(tmp_path_factory: pytest.TempPathFactory, lanes: list[int], lane: int, limit: int) -> None:
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(-2, 4), st.integers(1, 9), st.booleans())
+def test_runs_by_lane_against_a_list(tmp_path_factory: pytest.TempPathFactory, lanes: list[int], lane: int, limit: int,
+                                     packed: bool) -> None:
     world = World(tmp_path_factory.mktemp("r"), settings={"segment_bytes": 500})
     for at in range(0, len(lanes), 7):
         chunk = lanes[at:at + 7]
@@ -362,12 +363,15 @@ def test_runs_by_lane_against_a_list(tmp_path_factory: pytest.TempPathFactory, l
     found: list[int] = []
     offset = 0
     while offset < len(lanes) + 1:
-        reply = world.ask(Kind.RUNS, messages.Runs(offset, lane, limit))
-        assert len(reply.runs) <= 3 * limit and offset < reply.next_offset <= len(lanes) + 1
+        reply = world.ask(Kind.RUNS, messages.Runs(offset, lane, limit, packed))
+        ranges = rng.unpack(reply.ranges)
+        assert len(reply.runs) <= 3 * limit and len(ranges) <= 2 * limit and offset < reply.next_offset <= len(lanes) + 1
+        assert not ranges or (packed and lane >= 0 and offset <= ranges[0] and ranges[-2] + ranges[-1] <= reply.next_offset)
+        found += [number for low, end in rng.pairs(ranges) for number in range(low, end)]
         for start, count, kind in zip(reply.runs[::3], reply.runs[1::3], reply.runs[2::3]):
             assert offset <= start and start + count <= reply.next_offset
             if not rec.kind_flags(kind) & rec.CONTROL:
-                assert lane != -2 or kind == 0
+                assert kind == 0 if lane == -2 else lane == -1 or not packed
                 found += range(start, start + count)
         offset = reply.next_offset
     assert found == [number + 1 for number, own in enumerate(lanes) if lane in (-2, -1, own)]

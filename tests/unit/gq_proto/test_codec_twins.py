@@ -170,6 +170,8 @@ def test_gather(compiled, case):
             args = (fd, 0, len(data) + slip, ranges, known, 41, max_bytes)
             found = outcome(pure.gather, *args)
             assert outcome(compiled.gather, *args) == found
+            packed = (*args[:3], array("q", ranges), *args[4:])
+            assert outcome(compiled.gather, *packed) == outcome(pure.gather, *packed)
             if data == log and slip == 0 and max_bytes == 2**40 and not isinstance(found, tuple):
                 offsets = {low + n for low, count in zip(ranges[::2], ranges[1::2]) for n in range(count)}
                 wanted = [m for m in pure.decode(log) if m.offset in offsets]
@@ -201,6 +203,19 @@ def test_runs(compiled, pieces, stride, low, high, lane, limit):
     assert {o + n: kind for o, count, kind in zip(found[::3], found[1::3], found[2::3]) for n in range(count)} == wanted
     neighbours = list(zip(found[::3], found[1::3], found[2::3]))
     assert all(a[2] != b[2] for a, b in itertools.pairwise(neighbours) if a[0] + a[1] == b[0])
+
+
+@given(runs, st.integers(0, 60), st.integers(0, 80), st.sampled_from([0, 2]), st.sampled_from([0, 1, 3, 2**62]))
+def test_lane_ranges(compiled, pieces, low, high, lane, limit):
+    packed, offset = bytearray(), 10
+    for count, kind in pieces:
+        pure.extend_runs(packed, 10, [offset, count, kind])
+        offset += count
+    found, following = pure.lane_ranges(packed, 10, low, high, lane, limit)
+    assert compiled.lane_ranges(packed, 10, low, high, lane, limit) == (found, following)
+    own = pure.runs_by_lane(pure.select_runs(packed, 10, low, min(following, high), lane)[0])[1][lane]
+    assert found.tolist() == own and len(own) <= 2 * limit and low <= following
+    assert following == pure.select_runs(packed, 10, low, high)[1] or len(own) == 2 * limit
 
 
 @given(runs, st.integers(0, 60), st.integers(0, 80))

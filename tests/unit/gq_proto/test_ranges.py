@@ -1,5 +1,7 @@
 """Ranges against plain sets of offsets."""
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,3 +39,15 @@ def test_clip(a, low, high):
 def test_lists_from_outside(bad):
     with pytest.raises(BadRequest):
         g.check_ranges(bad)
+
+
+@given(sets)
+def test_packed(a):
+    ranges = array("q", g.of_offsets(a))
+    assert g.unpack(g.pack(ranges)) == ranges and len(g.pack(ranges)) == 8 * len(ranges)
+    with pytest.raises(ValueError):
+        g.unpack(g.pack(ranges) + b"\0")
+
+
+def test_packed_bytes():
+    assert g.pack(array("q", [258, 1])) == bytes([2, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0])
