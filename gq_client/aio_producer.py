@@ -19,6 +19,7 @@ from gq_client.batch import Batch, Lane, ProducerOptions
 from gq_client.batches import Batcher
 from gq_client.delivery import AsyncDelivery
 from gq_client.draft import Headers, When, prepared
+from gq_client.gathering import Gathering
 from gq_client.session import NEVER
 from gq_proto.errors import Busy, Closed, GoQueueError, TimedOut
 
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
 class AsyncProducer:
     """Made by AsyncClient.producer(), on the running loop. Owns a line and one timer. `eager`: the linger counts only while
     something is under way; what is sent meanwhile goes together when that is answered. For many senders of which each waits: they
-    need not pay the linger, nor cost a request each."""
+    need not pay the linger, nor cost a request each (see gq_client.gathering)."""
 
     def __init__(self, client: "AsyncClient", options: ProducerOptions, block: float, eager: bool = False) -> None:
-        self._client, self._options, self._block, self._eager = client, options, block, eager
+        self._client, self._options, self._block = client, options, block
         self._line = client.line()
         self._line.after_turn = self._work
         self._loop = self._line.loop
+        self._gathering = Gathering(self._loop.call_soon, self._work) if eager else None
         self._batcher: Batcher | None = None
         self._starting = asyncio.Lock()
         self._changed: asyncio.Future[None] | None = None    # resolved when batches are finished
@@ -121,7 +123,7 @@ class AsyncProducer:
         now = time.monotonic()
         assert self._batcher is not None
         self._batcher.opened(now, lane, partition)
-        if not self._options.linger or (self._eager and not self._batcher.unfinished):
+        if not self._options.linger or (self._gathering and not self._batcher.unfinished):
             self._work_soon()
         else:
             self._remind(now + self._options.linger)
@@ -139,7 +141,7 @@ class AsyncProducer:
 
     async def await_batch(self, batch: Batch, timeout: float | None = None) -> None:
         """Until it is done. What lingers is sent now, unless the producer is eager."""
-        if not batch.size and self._options.linger and not self._eager:
+        if not batch.size and self._options.linger and not self._gathering:
             assert self._batcher is not None
             self._batcher.seal(time.monotonic(), batch.home.lane, batch.home.partition)
             self._work_soon()
@@ -180,8 +182,8 @@ class AsyncProducer:
 
     def _step(self, batcher: Batcher) -> None:
         now = time.monotonic()
-        if self._eager and not batcher.unfinished:
-            batcher.seal_all(now)
+        if self._gathering and batcher.open and not batcher.unfinished and self._gathering.over():
+            self._gathering.sent(batcher.seal_all(now))
         batcher.step(now)
 
     def _taken(self, batcher: Batcher) -> list[Batch]:

@@ -101,9 +101,10 @@ class Batcher:
                 return
             self.seal(now, home.lane, home.partition)
 
-    def seal_all(self, now: float) -> None:
-        for home in list(self.open):
-            self.seal(now, home.lane, home.partition)
+    def seal_all(self, now: float) -> int:
+        """Close all that is open; how many messages that were."""
+        sealed = [self.seal(now, home.lane, home.partition) for home in list(self.open)]
+        return sum(batch.count for batch in sealed if batch)
 
     def _gate(self) -> None:
         gated = self.bytes >= self._options.buffer_bytes

@@ -1,7 +1,8 @@
 """Publish and PublishStream: messages into one producer for all calls.
 
-The producer is eager: with nothing under way a message goes at once, and while something is, others gather and go together. So a
-caller that sends one and waits has no linger to pay, and the more callers there are, or the faster one is, the fuller the batches.
+The producer is eager: with nothing under way a message of a lone caller goes at once; with several at work, and while something is
+under way, they gather and go together. So a caller that sends one and waits has no linger to pay, and the more callers there are,
+or the faster one is, the fuller the batches.
 
 Bounds: see Duplex; the bytes under way are those of the producer, whose send waits when its memory is full.
 """
