@@ -17,6 +17,7 @@ from gq_groupd.shares import Shares
 from gq_proto.limits import PRIORITIES
 
 RETRIES_MAX = 16            # messages that failed before in one reply: a lease each, so that one that kills harms no other
+NO_MORE = [False] * PRIORITIES
 
 
 class Composing:
@@ -74,8 +75,10 @@ class Composing:
         before = -1
         while self.room > 0 and self.room != before:
             before = self.room
-            have = [sum([stock[lane] for stock in stocks]) for lane in range(PRIORITIES)]
-            more = [any(part.lanes.lanes[lane].more for part in parts) for lane in range(PRIORITIES)]
+            have = [sum(lane) for lane in zip(*stocks)]
+            more = NO_MORE                   # of a lane with enough at hand it does not matter
+            if not have or min(have) < self.room:
+                more = [any([part.lanes.lanes[lane].more for part in parts]) for lane in range(PRIORITIES)]
             for lane, wanted in enumerate(shares.split(have, self.room, more)):
                 left = wanted
                 for part, stock in zip(parts, stocks) if left else ():
