@@ -78,7 +78,7 @@ class Composing:
             have = [sum(lane) for lane in zip(*stocks)]
             more = NO_MORE                   # of a lane with enough at hand it does not matter
             if not have or min(have) < self.room:
-                more = [any([part.lanes.lanes[lane].more for part in parts]) for lane in range(PRIORITIES)]
+                more = [any(part.lanes.lanes[lane].more for part in parts) for lane in range(PRIORITIES)]
             for lane, wanted in enumerate(shares.split(have, self.room, more)):
                 left = wanted
                 for part, stock in zip(parts, stocks) if left else ():
