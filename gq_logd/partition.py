@@ -53,6 +53,7 @@ class Partition:
         self.online = True
         self.stats = PartitionStats()
         self.controls: list[Control] = []
+        self.controls_from = log.end     # from here on all of them are in memory
         self.rolled = False              # since the core looked
         self.changed = False             # since the last checkpoint
         self.saved_at = -1e9             # monotonic, of the last checkpoint
@@ -182,10 +183,7 @@ class Partition:
 
     def recent_controls(self, low: int, high: int) -> list[Control] | None:
         """Control records in [low, high) if all of them are still in memory, else None."""
-        wanted = [c for c in self.controls if low <= c.offset < high]
-        if len(self.controls) < CONTROLS_KEPT or self.controls[0].offset <= low:
-            return wanted
-        return None
+        return [c for c in self.controls if low <= c.offset < high] if low >= self.controls_from else None
 
     def timestamp_at(self, offset: int) -> int:
         """Of a record below the log end; 0 when it is damaged or gone."""
@@ -201,7 +199,9 @@ class Partition:
     def wrote_control(self, offset: int, type_: int, body: bytes, part: Segment) -> None:
         """A control record lies in the log now, live or in recovery."""
         self.controls.append(Control(offset, type_, body))
-        del self.controls[:-CONTROLS_KEPT]
+        if len(self.controls) > CONTROLS_KEPT:
+            del self.controls[:-CONTROLS_KEPT]
+            self.controls_from = self.controls[0].offset
         said = control.decode_body(type_, body)
         if isinstance(said, control.Marker):
             aborted = self.transactions.finish(said.producer_id, type_ == control.ControlType.COMMIT)

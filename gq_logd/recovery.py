@@ -216,7 +216,8 @@ class Recovery:
         facts = [*self._replayed(log, start, self._from), *self._facts]
         if known is None or _unexplained(facts, log, known[1]):
             facts = [*self._replayed(log, log.start, self._from), *self._facts]
-            known = None
+            known, start = None, log.start
+        partition.controls_from = start
         partition.transactions.aborted = known[0] if known else []
         for offset, what, transactional in facts:
             if isinstance(what, FoundControl):

@@ -320,6 +320,22 @@ def test_long_ready_records_are_told_a_few_at_a_time(tmp_path: Path, crash: bool
     assert sum(runs[1::3]) == world.partition.log.end, "nothing is told twice, nothing left out"
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_ready_records_of_before_a_restart_are_told_after_it(tmp_path: Path, clean: bool) -> None:
+    """Also those that recovery did not have to read."""
+    world = World(tmp_path)
+    first = world.publish(batch_of(*[b"x"] * 9, flags=rec.DELAYED, headers=DELAY))[0].base_offset
+    wanted: list[bytes] = []
+    for number in range(9):
+        wanted.append(control.encode_body(3, [first + number, 1]))
+        world.ask(Kind.WRITE_MARKER, messages.WriteMarker(3, wanted[-1]))
+        if number in (3, 6):
+            world.stop() if clean else None
+            world.start() if clean else world.crash()
+        reply = world.ask(Kind.RUNS, messages.Runs(0))
+        assert [found.body for found in reply.controls if found.type == 3] == wanted
+
+
 def test_a_topic_of_small_messages_has_control_records_of_any_size(tmp_path: Path) -> None:
     world = World(tmp_path, settings={"max_message_bytes": 1})
     world.publish(batch_of(*[b"x"] * 1000, flags=rec.DELAYED, headers=DELAY))
@@ -412,7 +428,7 @@ def test_ready_records_are_told_with_the_lanes_of_what_they_name(tmp_path: Path)
     assert told(world.ask(Kind.RUNS, messages.Runs(0, 4)).controls) == wanted
     world.ask(Kind.DELETE_BEFORE, messages.DeleteBefore(30))
     world.partition.controls.clear()
-    world.partition.controls += [messages.Control(2**40, 2, b"")] * 64         # as after many others: read from the log again
+    world.partition.controls_from = 2**40                                      # as after many others: read from the log again
     start = world.partition.log.segments[0].base
     assert told(world.ask(Kind.RUNS, messages.Runs(ready)).controls) == [(o, lane if o >= start else 2) for o, lane in wanted]
 
