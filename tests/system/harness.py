@@ -67,10 +67,14 @@ def until(check: Any, what: str, timeout: float = READY_S, every: float = 0.02) 
 
 
 def free_port() -> int:
-    """A tcp port of 127.0.0.1 that nobody has right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A tcp port of 127.0.0.1 that is the caller's until this process ends, whoever else looks for one: it stays bound, and as
+    nobody listens on it a server (which sets SO_REUSEADDR) may bind it, too."""
+    probe = socket.socket()
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind(("127.0.0.1", 0))
+    port = int(probe.getsockname()[1])
+    probe.detach()
+    return port
 
 
 class Node:

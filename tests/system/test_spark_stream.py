@@ -21,8 +21,7 @@ import sys
 from pyspark.sql import SparkSession
 import gq_spark
 data, topic, out, checkpoint = sys.argv[1:]
-settings = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+settings = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
 gq_spark.register(spark)
 source = spark.readStream.format("goqueue").options(topic=topic, startingOffsets="earliest", maxOffsetsPerTrigger=200)
