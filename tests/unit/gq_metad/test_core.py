@@ -271,7 +271,7 @@ def test_a_publish_creates_unless_that_is_off(led: Meta) -> None:
 
 
 @pytest.mark.parametrize(("body", "says"), [
-    (m.CreateTopic("x", partitions=-1), "partitions is -1: use 1 to 10000"),
+    (m.CreateTopic("x", partitions=-1), "partitions is -1: use 1 to 1000"),
     (m.CreateTopic("x", partitions=10_001), "partitions is 10001"),
     (m.CreateTopic("x", replication_factor=3), "replicationFactor is 3: use 1"),
     (m.CreateTopic("x", config={"retention": 1}), "unknown topic setting 'retention'"),
