@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -57,23 +58,24 @@ def test_nothing_is_lost_or_early_where_everything_happens_at_once(start_node: A
                               delay=late)
         seen: Counter[int] = Counter()
         failed = {number for number in range(count) if chance.random() < 0.01}
-        lock = threading.Lock()
+        lock, over = threading.Lock(), threading.Event()
 
         def work(member: int) -> None:
             with node.client() as mine, mine.consumer(["storm"], "storm-g", ack="manual") as consumer:
-                for message in consumer.messages(timeout=15):
-                    number = number_of(message)
-                    with lock:
-                        seen[number] += 1
-                        first = number in failed
-                        failed.discard(number)
-                        done = len(seen) == count and not failed
-                    if first:
-                        message.nack(delay=0.1)
-                    else:
-                        message.ack()
-                    if done:
-                        break
+                last = time.monotonic()
+                while not over.is_set() and time.monotonic() < last + 15:
+                    for message in consumer.poll(1, timeout=0.5):
+                        last, number = time.monotonic(), number_of(message)
+                        with lock:
+                            seen[number] += 1
+                            first = number in failed
+                            failed.discard(number)
+                            if len(seen) == count and not failed:
+                                over.set()
+                        if first:
+                            message.nack(delay=0.1)
+                        else:
+                            message.ack()
                 consumer.flush()
 
         threads = [threading.Thread(target=work, args=(member,)) for member in range(2)]
