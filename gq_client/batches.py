@@ -1,8 +1,9 @@
 """A producer's batches: what is open, waiting, under way, and to be sent again. Pure: no socket or thread; the clock is handed in.
 
-Owns order and exactly-once. Per partition, batches go out in the order in which they were sealed, at most IN_FLIGHT_BATCHES_MAX
-unanswered. When one fails, nothing more of its partition is sent until all that is under way is answered; then the
-failed ones go again, in their order, same bytes, same sequence numbers: logd knows those it has and answers with their offset.
+Owns order and exactly-once. Per partition, batches go out in the order in which they were sealed, fewer than IN_FLIGHT_BATCHES_MAX
+after the oldest one unanswered: logd remembers so many, and would not know that one any more. When one fails, nothing more of its
+partition is sent until all that is under way is answered; then the failed ones go again, in their order, same bytes, same sequence
+numbers: logd knows those it has and answers with their offset.
 
 Sequences count messages. They are fixed when a batch is first sent; one that failed for good, never having been written, gives its
 numbers to the next. A batch whose time is up while nobody knows whether it was written is reported as TimedOut, and still sent
@@ -138,7 +139,11 @@ class Batcher:
             self._send(now)
 
     def _sendable(self, home: Home) -> bool:
-        return not (home.asking or home.broken) and bool(home.queue) and len(home.flying) < self._window
+        if home.asking or home.broken or not home.queue:
+            return False
+        batch = home.queue[0]
+        number = batch.number if batch.attempts else home.launched + 1
+        return not home.flying or number - home.flying[0].number < self._window
 
     def _send(self, now: float) -> None:
         while True:
