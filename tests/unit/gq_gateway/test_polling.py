@@ -101,7 +101,7 @@ def test_nothing_there_is_an_empty_answer() -> None:
 def test_a_long_wait_asks_the_coordinator_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polls, "SLICE_MS", 1)
     node = Node()
-    node.poll("member=m&wait=20ms")
+    node.poll("member=m&wait=200ms")
     waits = [body.max_wait_ms for body in node.asked(Kind.POLL)]
     assert len(waits) > 2 and max(waits) <= 1
 
