@@ -20,6 +20,10 @@ _nodes: list[Node] = []
 os.environ |= dict.fromkeys(("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"), "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "quiet: goes by a clock of some tenths of a second; bin/test runs nothing beside it")
+
+
 @pytest.fixture
 def start_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """start_node(name="node", **options of Node): a started node, stopped after the test."""

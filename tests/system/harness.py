@@ -204,7 +204,8 @@ class Node:
         os.kill(self.pid(name), signal.SIGCONT)
 
     def stop(self) -> None:
-        """End all that this node started: politely, then not."""
+        """End all that this node started: politely, then not. The gateway first: it gives back to the others what it holds for its
+        callers, and would wait ten seconds for those that ended with it."""
         for client in self._clients:
             with contextlib.suppress(Exception):
                 client.close()
@@ -212,6 +213,11 @@ class Node:
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGCONT)
+        if self.alive("gateway"):
+            self.processes["gateway"].terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.processes["gateway"].wait(STOP_S)
+        for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
             try:

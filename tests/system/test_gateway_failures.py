@@ -32,6 +32,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Web]]:
         web.stop()
 
 
+@pytest.mark.quiet
 def test_who_leaves_in_the_middle_of_a_poll_takes_nothing_along(start: Callable[..., Web]) -> None:
     web = start()
     topic = web.topic()
@@ -49,6 +50,7 @@ def test_who_leaves_in_the_middle_of_a_poll_takes_nothing_along(start: Callable[
     until(lambda: _waiting(web) == 0, "nobody waits any more")
 
 
+@pytest.mark.quiet
 def test_what_a_poll_delivered_lives_to_its_deadline_and_no_longer(start: Callable[..., Web]) -> None:
     web = start()
     topic = web.topic()
@@ -64,6 +66,7 @@ def test_what_a_poll_delivered_lives_to_its_deadline_and_no_longer(start: Callab
     assert (answer.status, answer.code) == (409, "stale_receipt")
 
 
+@pytest.mark.quiet
 def test_many_idle_polls_cost_little_and_end_cleanly_with_the_gateway(start: Callable[..., Web]) -> None:
     web = start(GOQUEUE_HTTP_ANSWER_TIMEOUT="10s")           # each is a member: so many joins at once take a while
     topic, quiet = web.topic(), web.topic()

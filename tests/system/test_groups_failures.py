@@ -185,6 +185,7 @@ def test_a_crash_between_the_steps_of_a_dead_letter_leaves_one_copy(fast: Node) 
         assert numbers_of(dead_letters(client, "steps")) == list(range(40))
 
 
+@pytest.mark.quiet
 def test_a_killed_client_with_a_parked_poll_gets_no_lease(fast: Node) -> None:
     node = fast
     with node.client() as client:
@@ -320,6 +321,7 @@ def test_consumers_work_on_over_a_daemons_crash(fast: Node, who: str) -> None:
         assert len(seen) == 3000 and len(confirmed) > 100
 
 
+@pytest.mark.quiet
 def test_a_slow_message_does_not_bring_its_neighbours_twice(start_node: Callable[..., Node]) -> None:
     """Its time runs out, the unstarted rest of the lease goes back and comes again at once, to the same consumer, which hears only
     with its next heartbeat, seconds later, that the first lease is over."""

@@ -383,6 +383,7 @@ def test_join_poll_heartbeat_leave_and_commit(rpc: Rpc) -> None:
     assert list(acked) == [2]
 
 
+@pytest.mark.quiet
 def test_a_poll_that_is_given_up_costs_nobody_a_message(rpc: Rpc) -> None:
     stub, topic = rpc.stub(), rpc.topic()
     me = {"group": "given-up", "member": stub.Join(pb.JoinRequest(group="given-up", topics=[topic])).member}
