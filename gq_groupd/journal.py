@@ -47,7 +47,8 @@ class Journal:
         self._peers, self._topic_id, self._partition = peers, topic_id, partition
         self._replay, self._ready, self._appended, self._failed = replay, ready, appended, failed
         self._closed = False
-        self._producer = (-1, -1)
+        self._producer = (-1, -1)         # ours
+        self._producer_id = -1            # of the last batch in the log
         self._sequence = 0
         self._offset = 0                  # read up to here
         self._upto = -1                   # the takeover record's end: read to there and be ready
@@ -119,11 +120,11 @@ class Journal:
             return
         for name, value in record.system_headers:
             if name == BATCH_HEADER:
-                producer_id, epoch, _, _ = BATCH_VALUE.unpack(value)
-                self._producer = producer_id, epoch
+                self._producer_id = BATCH_VALUE.unpack(value)[0]
 
     def _init_producer(self) -> None:
-        self._ask(Kind.INIT_PRODUCER, InitProducer(*self._producer), self._take_over)
+        """The next epoch, whichever that is: a takeover that ended before its record was written has used one up already."""
+        self._ask(Kind.INIT_PRODUCER, InitProducer(self._producer_id), self._take_over)
 
     def _take_over(self, reply: InitProducerReply, frames: Sequence[Any]) -> None:
         self._producer, self._sequence = (reply.producer_id, reply.epoch), 0

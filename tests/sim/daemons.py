@@ -81,7 +81,7 @@ class Metad:
         body = call.body
         if call.kind == Kind.INIT_PRODUCER:
             id = body.producer_id if body.producer_id >= 0 else len(self._producers) + 1
-            self._producers[id] = max(self._producers.get(id, -1), body.epoch) + 1
+            self._producers[id] = self._producers.get(id, -1) + 1
             call.reply(m.InitProducerReply(id, self._producers[id]))
         elif call.kind == Kind.CREATE_TOPIC:
             topic = self.named(body.name)

@@ -6,7 +6,7 @@ import pytest
 
 from gq_groupd.journal import BATCH_RECORDS, Journal
 from gq_proto import codec, limits
-from gq_proto.errors import GoQueueError, OffsetOutOfRange, SequenceGap, Unavailable
+from gq_proto.errors import Fenced, GoQueueError, OffsetOutOfRange, SequenceGap, Unavailable
 from gq_proto.messages import Fetched, FetchReply, InitProducerReply, Kind, Produced, ProduceReply
 from gq_proto.record import BATCH_HEADER, BATCH_VALUE
 
@@ -42,8 +42,11 @@ class Logd:
         if error:
             done(None, [], error)
         elif kind == Kind.INIT_PRODUCER:
-            self.epoch = body.epoch + 1
-            done(InitProducerReply(body.producer_id if body.producer_id >= 0 else 70, self.epoch), [], None)
+            if body.producer_id >= 0 and body.epoch not in (-1, self.epoch):
+                done(None, [], Fenced("a newer one has taken over"))
+            else:
+                self.epoch += 1
+                done(InitProducerReply(body.producer_id if body.producer_id >= 0 else 70, self.epoch), [], None)
         elif kind == Kind.FETCH:
             done(*self._fetch(body.parts[0]), None)
         elif kind == Kind.PRODUCE:
@@ -94,6 +97,25 @@ def test_an_empty_journal_is_taken_over_and_written() -> None:
     play.journal.flush()
     play.logd.run()
     assert play.appended == [(2, 4)], "one batch, confirmed by its last ticket"
+
+
+@pytest.mark.parametrize("error", [Unavailable("the partition moved"), None])
+def test_a_takeover_that_ended_in_the_middle_stops_no_other(error: GoQueueError | None) -> None:
+    """It had its epoch from metad, and nothing of it is in the log."""
+    first = Played()
+    first.logd.run()
+    second = Played(first.logd)
+    while first.logd.asked[0][0] != Kind.PRODUCE:
+        first.logd.answer()
+    if error:
+        first.logd.answer(error)
+        assert second.failed == [error]
+    else:
+        second.journal.close()
+        first.logd.asked.clear()
+    third = Played(first.logd)
+    first.logd.run()
+    assert third.ready == [2] and not third.failed
 
 
 def test_the_next_owner_reads_everything_and_fences_the_last() -> None:
