@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -55,14 +55,14 @@ def commands(folder: Path) -> Path:
     return folder
 
 
-def until(check: Any, what: str, timeout: float = READY_S, every: float = 0.02) -> Any:
+def until(check: Any, what: str | Callable[[], str], timeout: float = READY_S, every: float = 0.02) -> Any:
     """The first true value of check(); AssertionError with `what` when there is none in time. For what can't be awaited."""
     end = time.monotonic() + timeout
     while True:
         value = check()
         if value:
             return value
-        assert time.monotonic() < end, f"not within {timeout:g} s: {what}"
+        assert time.monotonic() < end, f"not within {timeout:g} s: {what if isinstance(what, str) else what()}"
         time.sleep(every)
 
 
@@ -122,7 +122,8 @@ class Node:
 
     def wait_ready(self, *names: str, timeout: float = READY_S) -> None:
         for name in names or tuple(self.processes):
-            until(lambda name=name: self._ready(name), f"{name} is ready; it said:\n{self.log(name)}", timeout)
+            until(lambda name=name: self._ready(name), lambda name=name: f"{name} is ready: {self.status(name)}; {self.log(name)}",
+                  timeout)
 
     def _ready(self, name: str) -> bool:
         process = self.processes[name]
