@@ -185,10 +185,10 @@ def test_bodies_of_any_shape(node: Node, name: str) -> None:
                 line.send_multipart([msgspec.msgpack.encode((1, int(kind), 5, 100, b"", *at, body)), *frames])
             while line.poll(0):                         # who never reads is not answered for ever
                 assert "\n" not in messages.decode_reply(line.recv_multipart()[0]).message
-        line.send(messages.encode_request(Kind.STATUS, 99, Empty()))
 
         def served() -> bool:
-            while line.poll(0):
+            line.send(messages.encode_request(Kind.STATUS, 99, Empty()))     # again: a reply that finds the queue full is dropped
+            while line.poll(100):
                 reply = messages.decode_reply(line.recv_multipart()[0])
                 assert "\n" not in reply.message
                 if reply.id == 99:
