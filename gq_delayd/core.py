@@ -172,7 +172,7 @@ class Core:
         found = [self._loading.next_wake(), self._firing.next_wake(), self._saving.next_save()]
         first = desk.wheel.next_tick()
         if first is not None:
-            at_us = min(first * TICK_US, desk.wheel.next_step(desk.wall_us // TICK_US + 1))
+            at_us = desk.wheel.next_step(first)
             found.append(desk.now + min(max(at_us - desk.wall_us, 0) / 1e6, LOOK_S))
             if self._unprepared:
                 found.append(desk.now + PREPARE_S)

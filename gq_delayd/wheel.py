@@ -141,7 +141,7 @@ class Wheel:
         return found
 
     def next_step(self, tick: int) -> int:
-        """When the first of that tick's messages come, microseconds."""
+        """When the first of that tick's messages come, or whatever begins with it does, microseconds."""
         slot = self._levels[0].get(tick, {})
         if not 0 < sum(map(len, slot.values())) <= 2 * FEW:
             return tick * TICK_US

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from gq_delayd.core import LOOK_S
 from gq_delayd.effects import AskMarker
 from gq_delayd.part import Group, spread
 from gq_delayd.wheel import STEP_US, TICK_US
@@ -53,9 +54,17 @@ def test_few_messages_of_a_tick_need_not_wait_for_its_end() -> None:
     start = (play.wall_us // TICK_US + 5) * TICK_US
     for within in (100, 500, 4_100, 9_900):
         play.log.publish(start + within)
-    play.run(0.2, every=0.0001)
+    play.run(0.2, every=1.0)              # nothing but its own deadlines wakes it
     assert [ask.ranges for ask in play.markers] == [[0, 2], [2, 1], [3, 1]]
     assert all(0 <= stamp - play.log.records[offset][1] <= STEP_US + 500 for offset, (_, stamp) in play.log.ready.items())
+
+
+def test_who_waits_for_what_is_due_later_looks_at_the_clock_once_a_second() -> None:
+    play = Play()
+    play.log.publish(play.wall_us + 3_600_000 * MS)
+    play.run(5.0)
+    play.core.at(play.now, play.wall_us)
+    assert play.core.next_deadline() == play.now + LOOK_S
 
 
 def test_past_and_present_are_at_once() -> None:
