@@ -29,6 +29,7 @@ class Directory:
         self._daemon, self._changed, self._applies = daemon, changed, applies
         self._line = daemon.caller(daemon.metad_endpoint())
         self._backoff_s = BACKOFF_S[0]
+        self._closed = False
         self.topics: dict[int, messages.TopicMeta] = {}
         self.daemons: list[messages.DaemonMeta] = []
         self.version = 0                 # of the tables; 0 before the first answer
@@ -40,6 +41,7 @@ class Directory:
         self._line.call(messages.Kind.REGISTER, body, self._registered)
 
     def close(self) -> None:
+        self._closed = True
         self._line.close()
 
     def topic_named(self, name: str) -> messages.TopicMeta | None:
@@ -96,5 +98,10 @@ class Directory:
     def _retry(self, call: Callable[[], None], what: str, error: GoQueueError) -> None:
         level = "debug" if error.retriable else "error"
         getattr(self._daemon.log, level)(f"cannot {what} yet", extra=logs.fields(error=error.name, reason=error.message))
-        self._daemon.loop.call_later(self._backoff_s, call)
+        self._daemon.loop.call_later(self._backoff_s, lambda: self._again(call))
         self._backoff_s = min(2 * self._backoff_s, BACKOFF_S[1])
+
+    def _again(self, call: Callable[[], None]) -> None:
+        """Closed meanwhile (what was asked has then failed, too): logd's loop turns on until all is on the disk."""
+        if not self._closed:
+            call()

@@ -135,6 +135,18 @@ def test_it_waits_for_a_missing_metad_and_registers_once(loop: Loop, context: zm
     metad.server.close()
 
 
+def test_closed_it_asks_no_more_while_the_loop_turns_on(loop: Loop, metad: Metad, follow: Callable[..., Any],
+                                                        turn_until: Callable[..., None]) -> None:
+    found, _ = follow()
+    metad.tell(MetadataReply(3, [], [], [ME], "c", True))
+    turn_until(lambda: len(metad.asked) == 2)
+    found.close()
+    for _ in range(5):
+        loop.turn(0.02)
+    assert len(metad.asked) == 2
+    found.close = lambda: None                       # type: ignore[method-assign]  # the fixture's
+
+
 def test_it_registers_anew_where_it_is_not_known(metad: Metad, follow: Callable[..., Any], turn_until: Callable[..., None]) -> None:
     found, _ = follow()
     metad.tell(MetadataReply(3, [], [], [], "other", True))
