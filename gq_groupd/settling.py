@@ -96,8 +96,8 @@ class Settling:
                 lease.progress(lease.reach_of(good), self._desk.now_ms + lease.visibility_ms)
             if lease.anchor < 0:
                 self._desk.ages.acked(lease.part.group.name, lease.part.topic, lease.part.key, good, self._desk.now_ms)
-            self.ack(lease.part, lease.id, good, How.ACKED, lease.anchor,
-                     ranges if ranges is not None and not left and len(good) == len(messages) else None)
+            whole = ranges is not None and not left and len(good) == len(messages) and codec.ranges_ascend(ranges)
+            self.ack(lease.part, lease.id, good, How.ACKED, lease.anchor, ranges if whole else None)
             self.arm(lease)
         return left
 

@@ -3,6 +3,7 @@
 import pytest
 
 from gq_groupd import effects as fx
+from gq_groupd.entries import Acked, decode
 from gq_proto.errors import BadRequest, StaleReceipt
 from gq_proto.messages import Kind, Leave, Op, Progress, Receipt1, Settle, Settle1, SettleReceipts
 from tests.unit.gq_groupd.rig import Rig, offsets
@@ -37,6 +38,15 @@ def test_499_of_500_acked_one_by_one_only_the_one_comes_back() -> None:
     r.beat(200, "a", held={"a": [lease]})
     [again] = r.poll()
     assert offsets(again) == [77] and again.delivery == 2
+
+
+def test_an_ack_that_names_messages_twice_is_written_once() -> None:
+    r = rig(10)
+    [lease] = r.poll()
+    assert r.settle(lease, ranges=[2, 3, 0, 4, 1, 1]).error == 0
+    assert r.settle(lease, ranges=[0, 6]).error == 0, "a repeated ack is none"
+    acked = [entry.ranges for entry in map(decode, [value for _, _, value in r.journal]) if isinstance(entry, Acked)]
+    assert acked == [[0, 5], [5, 1]] and (r.part().committed, r.part().lag) == (6, 4)
 
 
 def test_nack_backs_off_and_the_last_one_is_a_dead_letter() -> None:
