@@ -18,7 +18,7 @@ A shell does this, in any order, and never more than one thing at a time:
 Pushes (id 0) go to `on_push(kind, body)`.
 
 A daemon drops replies that its connection cannot queue. So no more than UNANSWERED_MAX requests, long polls aside, are under way on
-one; the rest wait here, in order: what is asked of each of 10,000 partitions at once comes whole.
+one; the rest wait here, in order: what is asked of each of thousands of partitions at once comes whole.
 """
 
 import itertools

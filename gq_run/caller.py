@@ -5,7 +5,7 @@ Owns the socket and what is unanswered. A call ends exactly once: with the (last
 peer that is not there; reconnecting is ZeroMQ's, retrying the caller's.
 
 A peer drops replies that it cannot queue. So no more than UNANSWERED_MAX calls are sent before others are answered; the rest wait
-here, in order: what is asked of each of 10,000 partitions at once comes whole.
+here, in order: what is asked of each of thousands of partitions at once comes whole.
 """
 
 from collections import deque
