@@ -4,14 +4,15 @@ import sys
 
 
 def main() -> None:
+    from gq_ctl import standard
+    standard.hold()
     from gq_ctl.app import run
     code = run()
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        from gq_ctl.app import BROKEN_PIPE, _drop_stdout
-        _drop_stdout()
-        code = BROKEN_PIPE
+    except OSError as e:
+        from gq_ctl.app import stdout_failed
+        code = stdout_failed(e, code)
     sys.exit(code)
 
 

@@ -315,6 +315,16 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
+def stdout_failed(error: OSError, code: int) -> int:
+    """The exit code when the last of what click printed can't be written; said unless the command failed anyway."""
+    _drop_stdout()
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    if code == 0:
+        say(f"stdout: {error.strerror}")
+    return code or FAILED
+
+
 def _drop_stdout() -> None:
     """What Python still holds for a pipe nobody reads would make it complain at exit."""
     null = os.open(os.devnull, os.O_WRONLY)

@@ -21,7 +21,10 @@ class LongLine(ValueError):
 
 def read_stdin(size: int) -> bytes:
     """What is there, up to `size` bytes; b"" at the end."""
-    return os.read(0, size)
+    try:
+        return os.read(0, size)
+    except OSError as e:
+        raise OSError(e.errno, e.strerror, "stdin") from None
 
 
 def lines(read: Callable[[int], bytes], bound: int, keep_cr: bool = False) -> Iterator[list[bytes]]:

@@ -60,6 +60,8 @@ class Stdout:
                 data = data[os.write(self.fd, data):]
         except BrokenPipeError:
             raise StdoutClosed from None
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, "stdout") from None
 
 
 class Output:

@@ -102,6 +102,16 @@ filled() {
     [ "$status" = 141 ] && [ "$output" = 1 ]
 }
 
+@test "a stdout that was closed from the start loses nothing either" {
+    # As long as what an eventfd takes: without a stand-in it would go to one of ZeroMQ's.
+    printf '1234567\n' | gqctl publish shut -l
+    run -1 bash -c 'gqctl consume shut --group g9s --max 1 --timeout 20s -o value >&-'
+    [ "$output" = "gqctl: stdout: Bad file descriptor" ]
+    [ "$(gqctl consume shut --group g9s --max 1 --timeout 20s -o value)" = 1234567 ]
+    run -1 bash -c 'gqctl publish shut - <&-'
+    [ "$output" = "gqctl: stdin: Bad file descriptor" ]
+}
+
 @test "Ctrl-C in the middle of consume gives the leases back at once" {
     filled broken 1000
     # A background job of a script ignores SIGINT, and so does what it starts.

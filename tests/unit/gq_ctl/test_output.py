@@ -71,3 +71,11 @@ def test_big_writes_arrive_whole(tmp_path):
             out.write(b"%d\n" % number)
         out.flush()
     assert (tmp_path / "out").read_bytes() == b"".join(b"%d\n" % n for n in range(100_000))
+
+
+def test_what_cannot_be_written_names_stdout():
+    with open("/dev/full", "wb", buffering=0) as full:
+        out = Stdout(full.fileno())
+        out.write(b"x")
+        with pytest.raises(OSError, match="No space left on device: 'stdout'"):
+            out.flush()
