@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from gq_ctl.app import Command, root, settings
+from gq_proto.names import is_internal
 
 SHELLS: Final = ("bash", "zsh", "fish")
 HOW: Final = """\b
@@ -42,7 +43,7 @@ def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) 
     """Groups of the node whose names begin so."""
     try:
         with settings(ctx).client(timeout=0.5) as client:
-            names = [group.group for group in client.groups()]
+            names = [group.group for group in client.groups() if not is_internal(group.group)]
     except Exception:
         return []
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]

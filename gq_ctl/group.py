@@ -9,6 +9,7 @@ from gq_ctl.completion import complete_group, complete_topic
 from gq_ctl.output import Row, Show, say
 from gq_ctl.params import POSITION
 from gq_ctl.units import Position, show_duration
+from gq_proto.names import is_internal
 
 if TYPE_CHECKING:
     from gq_client import Client
@@ -23,12 +24,13 @@ def group_command() -> None:
 
 
 @group_command.command("list")
-def list_() -> None:
+@click.option("--all", "every", is_flag=True, help="Internal groups too.")
+def list_(every: bool) -> None:
     """List groups."""
     with settings().client() as client:
         groups = sorted(client.groups(), key=lambda group: group.group)
     rows = [{"group": group.group, "mode": group.mode, "members": group.members, "topics": group.topics, "paused": group.paused,
-             "lag": group.lag} for group in groups]
+             "lag": group.lag} for group in groups if every or not is_internal(group.group)]
     settings().output().rows(rows, "group", empty="no groups")
 
 

@@ -378,6 +378,8 @@ class Core:
 
     def _delete(self, call: Call) -> None:
         group = self._group(call.body.group)
+        if names.is_internal(group.name):
+            raise BadRequest(f"group {group.name} is internal: it holds which dead letters are done with")
         if group.members and not call.body.force:
             raise GroupNotEmpty(f"group {group.name} has {len(group.members)} members: stop them, or force it")
         self._drop_group(group)

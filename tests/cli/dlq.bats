@@ -71,6 +71,16 @@ letters() { [ "$(gqctl dlq list "$1" -o value | wc -l)" = "$2" ]; }
     [ "$(gqctl dlq redrive purged | field redriven)" = 0 ]
 }
 
+@test "what is done with stays so: the group that knows it is not listed, and not deleted" {
+    dead settled 2
+    gqctl dlq redrive settled > /dev/null
+    [[ " $(gqctl group list -o value | tr '\n' ' ')" != *__* ]]
+    [[ "$(gqctl group list --all -o value)" == *__dlq* ]]
+    run -1 gqctl group delete __dlq
+    [[ "$output" == *internal* ]]
+    letters settled 0
+}
+
 @test "without a topic: all dead letter queues and how much is in them" {
     dead overview 2
     [ "$(gqctl dlq list -o json | grep '"overview"' | field topic letters)" = "overview 2" ]

@@ -9,8 +9,8 @@ from gq_groupd.core import Settings
 from gq_groupd.desk import Desk
 from gq_groupd.loading import LOAD_RUNS, SCAN_RUNS, SCANS_MAX
 from gq_groupd.part import Part
-from gq_proto.errors import StaleReceipt, Unavailable, UnknownTopicId
-from gq_proto.messages import DescribeGroup, Kind, Mark, Mark1, Op
+from gq_proto.errors import BadRequest, StaleReceipt, Unavailable, UnknownTopicId
+from gq_proto.messages import DeleteGroup, DescribeGroup, Kind, Mark, Mark1, Op
 from gq_proto.record import kind_lane, kind_of
 from gq_proto.runs import ALL_LANES, NO_LANES
 from tests.unit.gq_groupd.rig import LATER, NORMAL, READY, Rig, offsets
@@ -307,6 +307,15 @@ def test_a_mark_makes_the_group_when_told_and_waits_for_the_log() -> None:
     assert r.answer_to(call).changed == [3] and r.part(group="__dlq").lag == 2
     with pytest.raises(UnknownTopicId):
         r.ask(Kind.MARK, Mark("__dlq", [Mark1(1, 0, True, 0, 3)]))
+
+
+def test_an_internal_group_is_not_deleted_not_even_by_force() -> None:
+    r = Rig()
+    r.publish(5)
+    r.ask(Kind.MARK, Mark("__dlq", [Mark1(r.topics["t"].id, 0, True, 0, 3)], True))
+    with pytest.raises(BadRequest, match="internal"):
+        r.ask(Kind.DELETE_GROUP, DeleteGroup("__dlq", True))
+    assert r.part(group="__dlq").lag == 2
 
 
 def test_what_was_not_reached_yet_is_served_after_a_replay_of_what_lies_behind_it() -> None:
