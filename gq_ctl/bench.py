@@ -167,11 +167,15 @@ WORKLOADS: Final[dict[str, Callable[..., Figures]]] = {
 def main(workload: str, arguments: str) -> None:
     """Run one; with "profile" in the arguments under cProfile, whose table goes to stderr."""
     from gq_client import Client
+    from gq_proto.errors import GoQueueError
     given = json.loads(arguments)
     profiled = given.pop("profile", False)
-    with Client(server=given.pop("server", None), data_dir=given.pop("data_dir", None)) as client:
-        run = WORKLOADS[workload]
-        figures = _profile(run, client, given) if profiled else run(client, **given)
+    try:
+        with Client(server=given.pop("server", None), data_dir=given.pop("data_dir", None)) as client:
+            run = WORKLOADS[workload]
+            figures = _profile(run, client, given) if profiled else run(client, **given)
+    except GoQueueError as e:
+        sys.exit(f"gqctl: {e.message}")
     print(json.dumps(figures), flush=True)
 
 

@@ -46,3 +46,9 @@ figures() { field workload count msgs_per_s mb_per_s <<< "$output"; }
     [[ "$stderr" == *"function calls"* ]]
     (($(field count <<< "$output") > 100))
 }
+
+@test "what a client is refused is said in a line" {
+    run -1 gqctl bench publish --size 2MiB --seconds 1
+    [[ "${lines[0]}" == "gqctl: a value of 2097152 bytes is above the topic's limit of 1048576" ]]
+    [ "${#lines[@]}" = 2 ]
+}
