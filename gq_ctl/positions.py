@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from gq_ctl.units import EARLIEST, Position
+from gq_proto.errors import UnknownPartition
 
 if TYPE_CHECKING:
     from gq_client import Client
@@ -10,7 +11,12 @@ if TYPE_CHECKING:
 
 def partitions(client: "Client", topic: str, partition: int | None) -> list[int]:
     """The one that was asked for, or all."""
-    return list(range(len(client.topic(topic).partitions))) if partition is None else [partition]
+    count = len(client.topic(topic).partitions)
+    if partition is None:
+        return list(range(count))
+    if partition >= count:
+        raise UnknownPartition(f"topic {topic} has partitions 0..{count - 1}, not {partition}")
+    return [partition]
 
 
 def resolve(client: "Client", topic: str, partition: int | None, where: Position) -> dict[int, int]:

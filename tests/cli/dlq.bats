@@ -64,6 +64,17 @@ letters() { [ "$(gqctl dlq list "$1" -o value | wc -l)" = "$2" ]; }
     [ "$(gqctl consume vanished --group g-vanished --max 1 --timeout 20s -o value)" = 1 ]
 }
 
+@test "list, peek and purge some: by offset, by reason, by group" {
+    dead parts 3
+    offset="$(gqctl dlq list parts -o json | field offset | sed -n 2p)"
+    [ "$(gqctl dlq list parts --partition 0 --offset "$offset" -o json | field origin_offset | wc -l)" = 1 ]
+    [ "$(gqctl dlq peek parts --partition 0 --offset "$offset" -o value)" = 2 ]
+    [ "$(gqctl dlq peek parts --reason 'bad parts' --max 2 -o value)" = $'1\n2' ]
+    [ "$(gqctl dlq purge parts --group nobody | field purged)" = 0 ]
+    [ "$(gqctl dlq purge parts --partition 0 --offset "$offset" | field purged)" = 1 ]
+    [ "$(gqctl dlq peek parts -o value)" = $'1\n3' ]
+}
+
 @test "purge forgets the letters" {
     dead purged 3
     [ "$(gqctl dlq purge purged | field purged)" = 3 ]

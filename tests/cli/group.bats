@@ -51,6 +51,14 @@ filled() {
     run -2 gqctl group reset r --to sometime
 }
 
+@test "reset of one partition leaves the others where they are" {
+    filled part 0 2
+    for n in 0 1; do seq 5 | gqctl publish part -l --partition "$n" > /dev/null; done
+    gqctl consume part --group rp --max 10 --timeout 20s > /dev/null
+    gqctl group reset rp --to earliest --partition 1 > /dev/null
+    [ "$(gqctl group lag rp -o json | field partition lag)" = $'0 0\n1 5' ]
+}
+
 @test "reset makes a group that is not there, with --topic" {
     filled early 5
     gqctl group reset fresh --topic early --to latest > /dev/null
@@ -81,6 +89,14 @@ filled() {
     gqctl group delete d 2> /dev/null > /dev/null
     run -4 gqctl group describe d
     [ "$(gqctl consume deleted --group d --max 2 --timeout 20s -o value)" = $'1\n2' ]
+    gqctl consume deleted --group d --exec 'sleep 60' > /dev/null 3>&- &
+    pid=$!
+    member() { [ "$(gqctl group list -o json | grep '"d"' | field members)" = 1 ]; }
+    eventually 10 member
+    run -1 gqctl group delete d
+    run -0 gqctl group delete d --force
+    kill "$pid"
+    exit_of 143 "$pid"
 }
 
 @test "a consumer killed with -9: what it held comes back within the session timeout" {

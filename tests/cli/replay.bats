@@ -54,6 +54,18 @@ filled() {
     [ "$(gqctl consume paced-copy -o value | wc -l)" = 40 ]
 }
 
+@test "--partition: of that one alone" {
+    gqctl topic create halved --partitions 2 > /dev/null
+    for n in 0 1; do seq "${n}1" "${n}4" | gqctl publish halved -l --partition "$n" > /dev/null; done
+    gqctl consume halved --group g7 --max 8 --timeout 20s > /dev/null
+    [ "$(gqctl replay halved --group g7 --partition 1 --from earliest | field messages)" = 4 ]
+    lag_is g7 4
+    [ "$(gqctl consume halved --group g7 --max 4 --timeout 20s -o value)" = $'11\n12\n13\n14' ]
+    gqctl replay halved --to-topic half --partition 0 > /dev/null
+    [ "$(gqctl consume half -o value | sort)" = $'1\n2\n3\n4' ]
+    run -4 gqctl replay halved --to-topic half --partition 2
+}
+
 @test "usage" {
     filled used 1
     run -2 gqctl replay used

@@ -20,7 +20,8 @@ teardown_file() { stop_node; }
 @test "create twice fails, unless --if-not-exists" {
     gqctl topic create twice > /dev/null
     run -1 --separate-stderr gqctl topic create twice
-    [[ "$stderr" == gqctl:*twice* ]] && [ "$(wc -l <<< "$stderr")" = 1 ]
+    [[ "$stderr" == gqctl:*twice* ]]
+    [ "$(wc -l <<< "$stderr")" = 1 ]
     run -0 gqctl topic create twice --if-not-exists
 }
 
@@ -83,11 +84,26 @@ teardown_file() { stop_node; }
     [ "$(gqctl consume purged -o value)" = after ]
 }
 
+@test "purge of one partition leaves the others" {
+    gqctl topic create purged-one --partitions 2 > /dev/null
+    for n in 0 1; do seq "${n}1" "${n}3" | gqctl publish purged-one -l --partition "$n" > /dev/null; done
+    gqctl topic purge purged-one --partition 1 > /dev/null
+    [ "$(gqctl consume purged-one -o value)" = $'1\n2\n3' ]
+}
+
 @test "what is not there is exit 4, on one line" {
     for command in "topic describe" "topic partitions" "topic purge" "consume"; do
         # shellcheck disable=SC2086
         run -4 --separate-stderr gqctl $command nothing-here
         [[ "$stderr" == gqctl:*nothing-here* ]]
         [ "$(wc -l <<< "$stderr")" = 1 ]
+    done
+    gqctl topic create two --partitions 2 > /dev/null
+    gqctl group reset mine --topic two --to earliest > /dev/null
+    for command in "topic purge two" "consume two" "consume two --from 5" "consume two --from -1h" "replay two --to-topic two" \
+        "replay two --group mine" "group reset mine --topic two --to latest"; do
+        # shellcheck disable=SC2086
+        run -4 --separate-stderr gqctl $command --partition 2
+        [ "$stderr" = "gqctl: topic two has partitions 0..1, not 2" ]
     done
 }
