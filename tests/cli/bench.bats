@@ -19,7 +19,8 @@ figures() { field workload count msgs_per_s mb_per_s <<< "$output"; }
 @test "queue: every message acked, nothing is left" {
     run -0 --separate-stderr gqctl bench queue --size 100 --seconds 1 --topic queued -o json
     read -r workload count _ < <(figures)
-    [ "$workload" = queue ] && ((count > 1000))
+    [ "$workload" = queue ]
+    ((count > 1000))
     [ "$(gqctl group lag bench -o value | total)" = 0 ]
 }
 

@@ -99,7 +99,8 @@ filled() {
     ((lag > 0))
     [ "$(gqctl consume piped --group g9 --max "$lag" --timeout 20s -o value | tail -1)" = 20000 ]
     run bash -c 'set -o pipefail; gqctl consume piped -o value | head -1'
-    [ "$status" = 141 ] && [ "$output" = 1 ]
+    [ "$status" = 141 ]
+    [ "$output" = 1 ]
 }
 
 @test "a stdout that was closed from the start loses nothing either" {

@@ -68,7 +68,8 @@ after() {
     gqctl publish bounds v --delay 671088640ms > /dev/null
     for delay in 671088641ms 2147483648ms 4294967295ms 4294967296ms 3650d 9223372036854775808 NaN inf soon; do
         run -2 --separate-stderr gqctl publish bounds v --delay "$delay"
-        [[ "$stderr" == gqctl:* ]] && [ "$(wc -l <<< "$stderr")" = 1 ]
+        [[ "$stderr" == gqctl:* ]]
+        [ "$(wc -l <<< "$stderr")" = 1 ]
     done
     run -1 --separate-stderr gqctl publish bounds --jsonl <<< $'{"value": "a", "delay": 60}\n{"value": "b", "delay": 671088.641}'
     [[ "$stderr" == *"line 2: "*"too long"*"the 1 before it"* ]]

@@ -77,7 +77,8 @@ teardown_file() { stop_node; }
 
 @test "a key before the first start: only for a node whose keys are kept here" {
     run -1 --separate-stderr env GOQUEUE_METAD=tcp://elsewhere:7400 gqctl --data-dir "$GQ_DIR/n2" key create a --allow publish
-    [[ "$stderr" == *"tcp://elsewhere:7400"* ]] && [ "$(grep -c . <<< "$stderr")" = 2 ]
+    [[ "$stderr" == *"tcp://elsewhere:7400"* ]]
+    [ "$(grep -c . <<< "$stderr")" = 2 ]
     run ! ls "$GQ_DIR/n2/meta"
     echo 'storage: {nonsense: 1}' > "$GQ_DIR/n2/goqueue.yaml"
     run -2 gqctl --data-dir "$GQ_DIR/n2" key create a --allow publish
@@ -97,7 +98,8 @@ teardown_file() { stop_node; }
     export GOQUEUE_DATA_DIR="$GQ_DIR/public" port
     port="$("$GQ_PYTHON" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')"
     run -1 --separate-stderr env GOQUEUE_METAD_ADDR="0.0.0.0:$port" gqctl up
-    [[ "$stderr" == *"gqctl key create"* ]] && [ "$(grep -c . <<< "$stderr")" = 1 ]
+    [[ "$stderr" == *"gqctl key create"* ]]
+    [ "$(grep -c . <<< "$stderr")" = 1 ]
     run ! gqctl status
     run -0 --separate-stderr env GOQUEUE_METAD_ADDR="0.0.0.0:$port" gqctl key create me --allow publish -o value
     [[ "$stderr" == *"no node runs on $GOQUEUE_DATA_DIR"*"not shown again"* ]]

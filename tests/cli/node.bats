@@ -65,7 +65,8 @@ teardown_file() { stop_node; }
 
 @test "a second node on the same directory is refused with one clear line" {
     run --separate-stderr env PYTHONPATH="$GQ_ROOT:$PYTHONPATH" timeout 20 "$GQ_PYTHON" -m gq_logd
-    [ "$status" -ne 0 ] && [ "$status" -ne 124 ]
+    [ "$status" -ne 0 ]
+    [ "$status" -ne 124 ]
     grep -q -i "lock\|another" <<< "$stderr$output"
 }
 

@@ -116,7 +116,8 @@ filled() {
 
 @test "what is no receipt is said" {
     run -1 --separate-stderr gqctl ack not-a-receipt
-    [[ "$stderr" == *"bad receipt"* ]] && [ "$(wc -l <<< "$stderr")" = 1 ]
+    [[ "$stderr" == *"bad receipt"* ]]
+    [ "$(wc -l <<< "$stderr")" = 1 ]
     run -2 gqctl ack
     run -2 gqctl extend x
 }

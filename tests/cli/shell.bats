@@ -23,7 +23,8 @@ load helper
     folder="$BATS_TEST_TMPDIR/man 1"
     run -0 gqctl manual "$folder" -o value
     [ "$(wc -l <<< "$output")" -gt 25 ]
-    [ -s "$folder/gqctl.1" ] && [ -s "$folder/gqctl-topic-create.1" ]
+    [ -s "$folder/gqctl.1" ]
+    [ -s "$folder/gqctl-topic-create.1" ]
     grep -q -- 'key\\-separator' "$folder/gqctl-publish.1"
     if command -v man > /dev/null && man --warnings -l "$folder/gqctl-publish.1" > "$BATS_TEST_TMPDIR/out" 2> "$BATS_TEST_TMPDIR/err"; then
         [ ! -s "$BATS_TEST_TMPDIR/err" ]
