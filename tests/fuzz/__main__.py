@@ -7,17 +7,26 @@ in the last line of progress (--verbose prints each).
 
 import argparse
 import importlib
+import os
 import random
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from gq_proto import control, files, headers, messages, pure, segment
+import msgspec
+
+from gq_delayd import index
+from gq_groupd import entries as journal
+from gq_metad import entries as facts
+from gq_metad.log import frame, read_frame
+from gq_proto import control, files, headers, keys, messages, pure, segment
 from gq_proto.compression import decompress
 from gq_proto.errors import GoQueueError
+from gq_proto.receipt import Receipt, parse_receipt, parse_receipts
 from tests.samples import BASE, NOW, log, raw_record, samples, stamped
 
+TOPIC, PARTITION = 9, 3       # of the delay index that blobs are of
 EDGES = (0, 1, 2, 5, 6, 0x7F, 0x80, 0xFE, 0xFF)
 
 
@@ -34,11 +43,23 @@ def seeds() -> list[bytes]:
         blobs.append(start + segment.derived_block(state, bytes(kind.entry.size * 3), 10, 43)[0])
     blobs += [messages.encode_request(kind, 1, types[0](*[_example(field) for field in _required(types[0])]))
               for kind, types in messages.BODIES.items() if types[0] is not None]
-    return blobs
+    return [*blobs, *_of_daemons()]
+
+
+def _of_daemons() -> list[bytes]:
+    """Of what one daemon writes for itself, and of what a caller hands in as text."""
+    delays = bytearray()
+    index.add_pending(delays, [41, NOW, 42, NOW, 50, NOW + 1])
+    index.add_ranges(delays, index.State.DELIVERED, [41, 2])
+    start = index.header(TOPIC, PARTITION)
+    return [start + index.seal(pure.crc32c(start), delays, 60, 1)[0],
+            journal.encode(journal.Acked(1, 9, 3, 7, [40, 2, 45, 1])),
+            journal.encode(journal.PartSnapshot(1, 9, 3, 0, 1, b"x" * 30)),
+            frame(1, 1, facts.encode([facts.ClusterMade("c"), facts.TopicDeleted(4)])),
+            Receipt("t", 3, 41, 1, 5, 2, 7, 77).text().encode(), keys.make_token("0123456789ab", 2**150).encode()]
 
 
 def _required(body: type) -> list[Any]:
-    import msgspec
     return [field for field in msgspec.structs.fields(body) if field.required]
 
 
@@ -115,7 +136,7 @@ def decoders(codec: Any, raw: bytes) -> list[Any]:
         found = [(m.offset, m.timestamp, m.key, m.raw_value, m.raw_headers, outcome(lambda m=m: m.headers),
                   outcome(lambda m=m: m.value)) for m in found]
     return [
-        outcome(codec.stamp, frame, BASE, NOW, internal=True), bytes(frame),
+        *gathered(codec, raw), outcome(codec.stamp, frame, BASE, NOW, internal=True), bytes(frame),
         outcome(codec.stamp, bytearray(raw), BASE, NOW, create=True, max_value=50),
         codec.scan(raw), codec.scan(raw, min(7, len(raw)), 41), codec.check(raw), found, outcome(codec.columns, raw, 0, 60),
         outcome(codec.columns, raw, 3, 2**62, [4, 2, 41, 1], 0),
@@ -125,6 +146,37 @@ def decoders(codec: Any, raw: bytes) -> list[Any]:
         codec.lane_counts(raw, 40, 41, 60),
         codec.lanes_within(raw, 40, [38, 5, 50, 9]),
     ]
+
+
+def gathered(codec: Any, raw: bytes) -> list[Any]:
+    """From a file of these bytes, without an index and with one of these bytes, too."""
+    file = os.memfd_create("fuzz")
+    try:
+        os.write(file, raw)
+        points = raw[: len(raw) // 8 * 8]
+        found = [codec.gather(file, 0, len(raw), ranges, *points_of, max_bytes=most)
+                 for ranges in ([0, 2**40], [40, 2, 43, 1, 50, 100]) for points_of in ((), (points, 40)) for most in (1, 2**62)]
+        return [(bytes(one.data), list(one.found), one.bad) for one in found]
+    finally:
+        os.close(file)
+
+
+def of_daemons(raw: bytes) -> None:
+    """What one daemon reads of its own, each with its own way to say no."""
+    for block in index.blocks(raw, TOPIC, PARTITION):
+        assert block.size <= len(raw)
+        list(index.load(raw, block.size))
+    for decode in (journal.decode, facts.decode, facts.decode_snapshot):
+        try:
+            decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+    found = read_frame(raw, 0)
+    assert found is None or found.end <= len(raw)
+    text = raw.decode(errors="replace")
+    outcome(parse_receipt, text)
+    parse_receipts([text, text[:40]])
+    keys.split(raw)
 
 
 def others(raw: bytes) -> None:
@@ -152,6 +204,7 @@ def one_round(random_: random.Random, blobs: list[bytes], codecs: list[Any]) -> 
         results = [decoders(codec, raw) for codec in codecs]
         assert all(result == results[0] for result in results), "the codecs disagree"
         others(raw)
+        of_daemons(raw)
     except Exception as error:
         raise AssertionError(f"{type(error).__name__}: {error}\ninput {raw.hex()}") from error
     return raw
