@@ -18,10 +18,11 @@ from gq_proto import control
 from gq_proto import messages as m
 from gq_proto import record as rec
 from gq_proto.control import ControlType
-from tests.system.groups import describe, read_all
+from tests.system.groups import describe, put, read_all
 from tests.system.harness import Node, free_port, until
 
 TICK_S = 0.010
+DEADLINES = 10_000
 BUSY_S = 1.0             # what a machine that does other things as well may add
 names = (f"delays-{number}" for number in itertools.count())
 
@@ -157,7 +158,7 @@ def test_what_comes_due_while_daemons_are_down_goes_out_once_when_they_are_back(
     node = start_node()
     topic, chance = make(node, 2), random.Random(11)
     start = time.time()
-    dues = [start + 0.8 + chance.uniform(0, 4.0) for _ in range(1_000)]
+    dues = [start + 0.8 + chance.uniform(0, 4.0) for _ in range(DEADLINES)]
     with node.client() as client, client.producer() as producer:
         for number, due in enumerate(dues):
             producer.send(topic, b"%d" % number, deliver_at=due, key=b"%d" % number)
@@ -168,10 +169,11 @@ def test_what_comes_due_while_daemons_are_down_goes_out_once_when_they_are_back(
     node.start()
     back = ready_at(node)
     with Taker(node, topic) as taker:
-        taker.wait(1_000).check(dues)
+        taker.wait(DEADLINES).check(dues)
     stamps = {(partition, offset): stamp for partition in range(2) for stamp, ranges in ready_records(node, topic, partition)
               for low, count in zip(ranges[::2], ranges[1::2]) for offset in range(low, low + count)}
-    assert len(stamps) == 1_000, "each is named once"
+    named = sum(map(sum, (ranges[1::2] for partition in range(2) for _, ranges in ready_records(node, topic, partition))))
+    assert len(stamps) == named == DEADLINES, "each is named once"
     with node.client() as client:
         due_of = {(number, message.offset): dues[int(message.value)] for number in range(2)
                   for message in read_all(client, client.topic(topic), number)}
@@ -258,6 +260,29 @@ def test_a_delayed_message_holds_up_nothing_and_comes_to_who_was_there_before_it
         client.reset("early", topic, 0, at)
         with Taker(node, topic, "early") as again:
             assert again.wait(2).values == [b"later", b"end"]
+
+
+def test_a_million_are_acked_behind_one_that_waits_for_days(start_node: Callable[..., Node]) -> None:
+    node = start_node()
+    topic, count = make(node), 1_000_000
+    with node.client() as client:
+        client.publish(topic, b"later", delay=7 * 86_400)
+        end = put(client, client.topic(topic), (b"%d" % number for number in range(count)))
+        with client.consumer([topic], "g", ack="manual") as consumer:
+            taken = 0
+            while messages := consumer.poll(500, timeout=5) if taken < count else []:
+                taken += len(messages)
+                for message in messages:
+                    message.ack()
+            consumer.flush(30)
+        assert taken == count
+        for _ in range(2):
+            part = describe(client, "g").partitions[0]
+            assert (part.committed, part.lag, part.acked_ahead, part.in_flight) == (end, 0, [], 0)
+            node.crash("groupd")
+        assert client.delay_stats(topic)[0].scheduled == 1
+        journal = sum(path.stat().st_size for path in (node.data / "logs" / "__groups").rglob("*.log"))
+        assert journal < count, f"{journal} bytes are left of a state that is next to nothing"
 
 
 def test_groupd_restarts_between_ready_and_ack(start_node: Callable[..., Node]) -> None:

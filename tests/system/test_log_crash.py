@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from gq_proto.messages import TopicMeta
+from gq_proto import codec, messages
+from gq_proto.errors import NotLeader
+from gq_proto.messages import Kind, Produce, Produced, ProducePart, Runs, TopicMeta
 from tests.system.groups import make_topic, read_all
 from tests.system.harness import Node, until
 
@@ -95,3 +97,25 @@ def test_one_at_a_time_with_fsync_every(start_node: StartNode) -> None:
         for number in (0, 1):
             assert [record.value for record in read_all(client, topic, number)] == [b"%d" % n for n in range(number, 200, 2)]
         assert {p.high_watermark for p in client.partitions("synced")} == {101}      # and a leader-change record each
+
+
+def test_what_means_an_epoch_that_is_over_is_refused(node: Node) -> None:
+    """A writer that knows the partition from before a restart has to hear of it before anything of his is taken."""
+    def put(epoch: int) -> Produced:
+        builder = codec.BatchBuilder()
+        builder.add(b"k", b"epoch %d" % epoch)
+        [head, *_] = node.ask("logd", Kind.PRODUCE, Produce([ProducePart(topic.id, 0, epoch)]), builder.seal())
+        return messages.reply_body(messages.decode_reply(head)).parts[0]  # type: ignore[no-any-return]
+
+    with node.client() as client:
+        topic = make_topic(client, "epochs", 1)
+        old = topic.partitions[0].epoch
+        assert put(old).error == 0
+        node.crash("logd")
+        new = client.topic("epochs").partitions[0].epoch
+        assert new > old
+        assert [put(epoch).error for epoch in (old, new + 1)] == [NotLeader.code] * 2
+        assert put(new).error == 0
+        [head, *_] = node.ask("logd", Kind.RUNS, Runs(0), topic_id=topic.id, partition=0, epoch=old)
+        assert messages.decode_reply(head).error == NotLeader.code
+        assert [record.value for record in read_all(client, topic)] == [b"epoch %d" % old, b"epoch %d" % new]
