@@ -46,7 +46,7 @@ after() {
     gqctl publish before early --delay 3s > /dev/null
     gqctl publish before now > /dev/null
     [ "$(gqctl consume before --max 2 --timeout 30s -o value)" = $'now\nearly' ]
-    gqctl publish before late --delay 1s > /dev/null
+    gqctl publish before late --delay 3s > /dev/null
     [ "$(gqctl consume before --from latest --max 1 --timeout 30s -o value)" = late ]
 }
 

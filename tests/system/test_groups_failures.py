@@ -12,6 +12,7 @@ import pytest
 
 from gq_proto import codec
 from gq_proto.errors import StaleReceipt
+from gq_proto.messages import Op
 from gq_proto.receipt import parse_receipt
 from tests.system.groups import (
     FAST,
@@ -185,6 +186,29 @@ def test_a_crash_between_the_steps_of_a_dead_letter_leaves_one_copy(fast: Node) 
                 node.crash("groupd")
             eventually(lambda: total(client, "steps-g", "lag") == 0, "all are dead letters", 30)
         assert numbers_of(dead_letters(client, "steps")) == list(range(40))
+
+
+def test_a_crash_right_behind_the_copy_of_a_dead_letter_leaves_one_copy(fast: Node) -> None:
+    """As soon as the copy is in the DLQ's file: groupd has not heard of it, or not written that it is done."""
+    node, count = fast, 6
+    with node.client() as client:
+        topic = make_topic(client, "behind-copy", 1)
+        put(client, topic, numbers(0, count))
+        with client.consumer("behind-copy", "behind-copy-g", ack="manual", hold=True) as consumer:
+            receipts = [m.receipt for m in drain(consumer, count, ack=False)]
+        for done, receipt in enumerate(receipts, 1):
+            before = dlq_bytes(node, "behind-copy")
+            settle_receipt(client, receipt, Op.REJECT)
+            end = time.monotonic() + 20
+            while dlq_bytes(node, "behind-copy") == before:         # no rest between looks: it is a matter of a millisecond
+                assert time.monotonic() < end, "it is copied"
+            node.crash("groupd")
+            eventually(lambda done=done: total(client, "behind-copy-g", "lag") == count - done, "it is a dead letter")
+        assert numbers_of(dead_letters(client, "behind-copy")) == list(range(count))
+
+
+def dlq_bytes(node: Node, topic: str) -> int:
+    return sum(path.stat().st_size for path in (node.data / "logs" / f"{topic}.dlq" / "0").glob("*.log"))
 
 
 @pytest.mark.quiet
