@@ -29,7 +29,7 @@ from gq_proto.messages import (
     Mark1,
     MemberInfo,
 )
-from gq_proto.names import check_name
+from gq_proto.names import check_name, is_internal
 
 SESSION_MIN_S: Final = 10.0           # a waiting poll keeps a session alive, asking groupd every few seconds
 CLIENT: Final = "http"
@@ -178,6 +178,10 @@ class Lag(Struct):
     partitions: list[PartLag]
 
 
+class GroupsQuery(Struct, forbid_unknown_fields=True):
+    internal: Annotated[bool, Meta(description="the system's own groups too")] = False
+
+
 class LagQuery(Struct, forbid_unknown_fields=True):
     topic: str | UnsetType = UNSET
 
@@ -243,7 +247,8 @@ def _parts(assignment: list[Assigned]) -> list[Part]:
 
 async def list_all(call: Call) -> Groups:
     found = rights.shown(call.access, Kind.LIST_GROUPS, ListGroupsReply(await call.gateway.client.groups())).groups
-    return Groups([GroupSummary(group.group, group.mode, group.members, group.topics, group.paused, group.lag) for group in found])
+    return Groups([GroupSummary(group.group, group.mode, group.members, group.topics, group.paused, group.lag) for group in found
+                   if call.query.internal or not is_internal(group.group)])
 
 
 async def describe(call: Call) -> Group:

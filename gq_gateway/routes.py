@@ -87,7 +87,7 @@ GROUPS: Final = (
             CONSUME, "group", body=receipts.BODIES[op], reply=receipts.SettledAll, also=(207,),
             errors=(BadName, UnknownGroup, StaleReceipt))
       for word, op, summary in receipts.WORDS),
-    Route("GET", "/groups", groups.list_all, "List groups", "Groups", ANY_KEY, reply=groups.Groups),
+    Route("GET", "/groups", groups.list_all, "List groups", "Groups", ANY_KEY, query=groups.GroupsQuery, reply=groups.Groups),
     Route("GET", "/groups/{group}", groups.describe, "Describe members and progress", "Groups", ANY_KEY, "group",
           reply=groups.Group, errors=(BadName, UnknownGroup)),
     Route("GET", "/groups/{group}/lag", groups.lag, "How many messages are not acked", "Groups", ANY_KEY, "group",

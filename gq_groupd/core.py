@@ -355,6 +355,8 @@ class Core:
         if group is None and body.create:
             group = self._make_group(body.group, PARTITIONED, EARLIEST)
             self._members.watch_expiry(group)
+        if names.is_internal(body.group) and not all(item.ack for item in body.items):
+            raise BadRequest(f"group {body.group} is internal: what it is done with stays so")
         marking = Marking(self._desk, self._loading, call, group or self._group(body.group))
         self._errands.run(Errand(call, marking.attempt, marking.at_last))
 

@@ -89,6 +89,8 @@ letters() { [ "$(gqctl dlq list "$1" -o value | wc -l)" = "$2" ]; }
     [[ "$(gqctl group list --all -o value)" == *__dlq* ]]
     run -1 gqctl group delete __dlq
     [[ "$output" == *internal* ]]
+    run -1 gqctl group reset __dlq --topic settled.dlq --to earliest
+    [[ "$output" == *internal* ]]
     letters settled 0
 }
 

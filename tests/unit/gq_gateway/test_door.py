@@ -241,16 +241,25 @@ def test_a_body_names_topics_and_groups_too() -> None:
     assert ask(guarded_rig(), "GET", "/groups/billing/poll", "billing", query="topics=secret").code == "forbidden"
 
 
+def test_internal_groups_are_listed_when_asked_for() -> None:
+    rig = Rig()
+    rig.client.answers["groups"] = [m.GroupSummary("__dlq", "partitioned", 0, ["t.dlq"], False, 0)]
+    assert rig.ask("GET", "/groups").json["groups"] == []
+    assert len(rig.ask("GET", "/groups", query="internal=true").json["groups"]) == 1
+
+
 def test_lists_show_what_the_key_has_to_do_with() -> None:
     rig = guarded_rig()
     rig.client.answers["topics"] = [rig.client.add_topic("orders.eu"), rig.client.add_topic("secret", id=8)]
     rig.client.answers["groups"] = [m.GroupSummary("billing", "partitioned", 1, ["orders.eu", "secret"], False, 3),
-                                    m.GroupSummary("others", "partitioned", 1, ["orders.eu"], False, 3)]
+                                    m.GroupSummary("others", "partitioned", 1, ["orders.eu"], False, 3),
+                                    m.GroupSummary("__dlq", "partitioned", 0, ["orders.eu.dlq"], False, 0)]
     assert [topic["name"] for topic in ask(rig, "GET", "/topics", "shop").json["topics"]] == ["orders.eu"]
     assert len(ask(rig, "GET", "/topics", "ops").json["topics"]) == 2
     assert [(group["group"], group["topics"]) for group in ask(rig, "GET", "/groups", "billing").json["groups"]] == \
         [("billing", ["orders.eu"])]
     assert ask(rig, "GET", "/groups", "shop").json == {"groups": []}
+    assert len(ask(rig, "GET", "/groups", "ops", query="internal=true").json["groups"]) == 2
 
 
 @pytest.mark.parametrize("path", ["/delay/stats", "/priority/stats", "/reliability/stats"])

@@ -309,12 +309,14 @@ def test_a_mark_makes_the_group_when_told_and_waits_for_the_log() -> None:
         r.ask(Kind.MARK, Mark("__dlq", [Mark1(1, 0, True, 0, 3)]))
 
 
-def test_an_internal_group_is_not_deleted_not_even_by_force() -> None:
+def test_an_internal_group_is_not_deleted_nor_set_back() -> None:
     r = Rig()
     r.publish(5)
     r.ask(Kind.MARK, Mark("__dlq", [Mark1(r.topics["t"].id, 0, True, 0, 3)], True))
     with pytest.raises(BadRequest, match="internal"):
         r.ask(Kind.DELETE_GROUP, DeleteGroup("__dlq", True))
+    with pytest.raises(BadRequest, match="internal"):
+        r.ask(Kind.MARK, Mark("__dlq", [Mark1(r.topics["t"].id, 0, False, 0, 3)]))
     assert r.part(group="__dlq").lag == 2
 
 
