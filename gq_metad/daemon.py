@@ -23,6 +23,7 @@ from gq_metad.options import topic_defaults
 from gq_metad.state import State
 from gq_proto.errors import Corrupt, DiskFull, GoQueueError
 from gq_proto.messages import MetadataReply
+from gq_proto.names import GROUPS_TOPIC
 from gq_run import logs
 from gq_run.daemon import Daemon
 from gq_run.disk import Disk
@@ -144,6 +145,7 @@ class MetaDaemon:
     def _recover(self) -> State:
         """What the log adds up to."""
         found = self._log.open()
+        self._check_not_lost(found)
         try:
             state = self._replay(found)
         except (msgspec.DecodeError, KeyError) as e:
@@ -151,6 +153,13 @@ class MetaDaemon:
         self._daemon.log.info("metadata read", extra=logs.fields(index=self._log.index, version=state.version,
                                                                  topics=len(state.topics), torn_bytes=found.cut))
         return state
+
+    def _check_not_lost(self, found: Recovered) -> None:
+        """Corrupt when there is nothing although there was: whoever began anew would give topics new ids, and so leave aside all
+        messages and what groups have done. The journal of groups is made on metad's word alone."""
+        journal = os.path.join(self._daemon.data_dir, "logs", GROUPS_TOPIC)
+        if not found.snapshot and not found.frames and self._disk.exists(journal):
+            raise Corrupt(f"{self._folder} is empty, but {journal} is not of a new node: restore it, or move logs away")
 
     def _replay(self, found: Recovered) -> State:
         state = State.of(entries.decode_snapshot(found.snapshot)) if found.snapshot else State()

@@ -11,7 +11,8 @@
 
 One append is one frame and one sync, so a power loss tears at most the last frame. A bad frame with a good one behind it is damage
 and never cut: opening fails and names the place. A snapshot replaces `snapshot` by rename, then `log` by an empty one; entries
-that are in both are read from the snapshot. Another version byte is refused.
+that are in both are read from the snapshot. So beside a snapshot there is always a log: one that is gone took entries with it, and
+opening fails. Another version byte is refused.
 """
 
 import errno
@@ -69,7 +70,7 @@ class MetaLog:
         """What was acknowledged. Corrupt when it can't be read."""
         self._disk.make_dirs(self._folder)
         snapshot, snapshot_index = self._read_snapshot()
-        self._file = self._open_file()
+        self._file = self._open_file(fresh=not snapshot_index)
         data = self._file.pread(0, self._file.size)
         frames, end = self._scan(data)
         if end < len(data):
@@ -112,7 +113,9 @@ class MetaLog:
             self._file.close()
             self._file = None
 
-    def _open_file(self) -> File:
+    def _open_file(self, fresh: bool) -> File:
+        if not fresh and not (self._disk.exists(self._path) and self._disk.size(self._path) >= len(LOG_MAGIC)):
+            raise Corrupt(f"{self._path} is gone or empty, but there is a snapshot: restore both from one copy of this node")
         file = self._disk.open(self._path, create=True)
         if file.size < len(LOG_MAGIC):         # new, or torn when it was
             file.truncate(0)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +125,17 @@ def test_a_damaged_log_is_why_it_cannot_start(start: Callable[..., Shell], tmp_p
     path.write_bytes(data)
     with pytest.raises(Corrupt, match="log is damaged at 8"):
         Shell(tmp_path)
+
+
+def test_metadata_that_is_lost_beside_the_logs_is_why_it_cannot_start(start: Callable[..., Shell], tmp_path: Path) -> None:
+    start().ask(REGISTER)
+    (tmp_path / "logs" / "__groups").mkdir(parents=True)
+    shutil.rmtree(tmp_path / "meta")
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=r"meta is empty, but .*logs/__groups is not of a new node"):
+            start()
+    shutil.rmtree(tmp_path / "logs")
+    start().ask(REGISTER)
 
 
 def test_snapshots_replace_the_log_and_lose_nothing(start: Callable[..., Shell], tmp_path: Path) -> None:

@@ -164,6 +164,23 @@ def test_a_log_that_misses_entries_after_the_snapshot_is_an_error(tmp_path: Path
         opened(tmp_path)
 
 
+@pytest.mark.parametrize("left", [None, b"", LOG_MAGIC[:-1]])
+def test_a_log_that_is_gone_from_beside_its_snapshot_is_an_error(tmp_path: Path, left: bytes | None) -> None:
+    filled(tmp_path)
+    log, _, _ = opened(tmp_path)
+    log.snapshot(b"all")
+    log.append(b"after", 1)
+    log.close()
+    path = tmp_path / "log"
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(left)
+    for _ in range(2):                               # and it is not made anew on the way
+        with pytest.raises(Corrupt, match="log is gone or empty, but there is a snapshot"):
+            opened(tmp_path)
+
+
 class FailingFile(File):
     """Fails its appends halfway, or its syncs."""
 
