@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gq_proto import codec
-from gq_proto.errors import StaleReceipt
+from gq_proto import codec, limits
+from gq_proto.errors import GoQueueError, StaleReceipt
 from gq_proto.messages import Op
 from gq_proto.receipt import parse_receipt
 from tests.system.groups import (
@@ -442,3 +442,31 @@ def test_a_journal_that_lost_its_end_counts_though_groupd_lived_on(fast: Node) -
         assert node.pid("groupd") == groupd
         node.crash("groupd")
         assert total(client, "behind-g", "lag") == 3
+
+
+def test_groups_whose_journal_is_damaged_say_so_and_the_others_go_on(fast: Node) -> None:
+    with fast.client() as client:
+        topic = make_topic(client, "t")
+        put(client, topic, numbers(0, 20))
+        with client.consumer("t", "g", ack="manual") as consumer:
+            for _ in range(10):
+                drain(consumer, 1)
+                consumer.flush()
+    fast.terminate()
+    journal = max((fast.data / "logs" / "__groups").glob("*/*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 2] ^= 1
+    journal.write_bytes(data)
+    fast.start(wait=False)
+    eventually(lambda: "the journal is damaged: its groups wait until it is restored" in fast.log("groupd"), "groupd says so")
+    with fast.client(timeout=1.0) as client:
+        with pytest.raises(GoQueueError, match=r"journal must be restored from a copy of this node: .* is damaged at position"):
+            total(client, "g", "lag")
+        other = next(name for name in map(str, range(50)) if journal.parent.name != str(coordinator(name)))
+        with client.consumer("t", other, ack="manual") as consumer:
+            assert numbers_of(drain(consumer, 20)) == list(range(20))
+    assert journal.read_bytes()[:len(data)] == data
+
+
+def coordinator(group: str) -> int:
+    return codec.partition_of(group.encode(), limits.GROUPS_PARTITIONS)
