@@ -2,7 +2,8 @@
 
 Owns the order of belief: the checkpoint says up to where the log was synced; below that derived files are taken as they are,
 above it every record is scanned. The tail is torn only if nothing valid follows the bad point: then it is cut, together with an
-idempotent batch that lacks its rest. Otherwise it is damage: nothing is cut, the segment is sealed, and the log goes on in a new
+idempotent batch that lacks its rest; but one that begins below the recovery point was whole once, and answered: what is left of it
+stays. Otherwise it is damage: nothing is cut, the segment is sealed, and the log goes on in a new
 one. Offsets that were known to be used (recovery point, high watermark) are never given out again: if the log ends before
 them, the new segment begins there, and what lies between is lost.
 
@@ -119,7 +120,7 @@ class Recovery:
             self._from = part.next_offset
             tail = rebuild.scan_on(self._files, part, size, self._keep_facts)
             self._note_damage(part)
-            if tail.open_batch and not part.damage:
+            if tail.open_batch and not part.damage and tail.open_batch.offset >= point:
                 torn = tail.open_batch
                 self._note(f"{part.path()}: cut at position {torn.position}: {torn.present} of a batch of {torn.count} records")
                 point = min(point, torn.offset)

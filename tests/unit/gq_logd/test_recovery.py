@@ -124,6 +124,17 @@ def test_half_an_idempotent_batch_is_cut_as_a_whole(tmp_path: Path) -> None:
     assert values(world.read_all()) == data(4) * 2
 
 
+def test_half_a_batch_that_was_whole_on_the_disk_once_is_kept(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.publish(batch_of(*data(4), producer=5), batch_of(*data(4), producer=5, sequence=4))
+    world.stop()                                                       # the checkpoint vouches for all of it
+    os.truncate(world.log_path(), positions(world.log_path())[7])      # leader-change, 4, 2 of 4
+    for _ in range(2):
+        world.start()
+        assert values(world.read_all()) == data(4) + data(2)
+    assert world.publish(batch_of(*data(4), producer=5, sequence=4))[0].error == 0
+
+
 FIELDS = {"magic": 0, "version": 2, "flags": 3, "crc": 4, "offset": 15, "timestamp": 23, "priority": 24, "codec": 25,
           "key length": 27, "value length": 31, "headers length": 33, "key": 34, "value": 37, "offset high": 8,
           "value length high": 28}
