@@ -63,8 +63,7 @@ class MetaLog:
 
     @property
     def size(self) -> int:
-        assert self._file is not None
-        return self._file.size
+        return self._file.size if self._file else 0
 
     def open(self) -> Recovered:
         """What was acknowledged. Corrupt when it can't be read."""
@@ -88,7 +87,9 @@ class MetaLog:
 
     def append(self, payload: bytes, count: int) -> None:
         """`count` entries, on the disk when it returns. DiskFull leaves the log as it was; any other OSError is the end."""
-        assert self._file is not None and count > 0
+        assert count > 0
+        if self._file is None:
+            self._file = self._disk.open(self._path)
         size = self._file.size
         try:
             self._file.append([frame(self.term, self.index + 1, payload)])
@@ -102,11 +103,12 @@ class MetaLog:
 
     def snapshot(self, payload: bytes) -> None:
         """`payload` stands for everything up to `index`. An OSError leaves what was."""
-        assert self._file is not None
         self._disk.write_atomic(self._snapshot_path, SNAPSHOT_MAGIC + frame(self.term, self.index, payload))
-        self._disk.write_atomic(self._path, LOG_MAGIC)
-        old, self._file = self._file, self._disk.open(self._path)
-        old.close()
+        self.close()                           # whatever goes wrong now, what is at the path counts
+        try:
+            self._disk.write_atomic(self._path, LOG_MAGIC)
+        finally:
+            self._file = self._disk.open(self._path)
 
     def close(self) -> None:
         if self._file:

@@ -1,5 +1,6 @@
 """metad's log: what was acknowledged is there, however the file ends; damage is never cut."""
 
+import contextlib
 import errno
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,51 @@ def test_a_snapshot_replaces_the_log(tmp_path: Path) -> None:
     assert (found.snapshot, found.snapshot_index, [f.payload for f in found.frames]) == (b"all of it", 4, [b"after"])
     assert [f.index for f in found.frames] == [5]
     log.close()
+
+
+@pytest.mark.parametrize("fails", ["write_atomic", "sync_dir", "open"])
+@pytest.mark.parametrize("at", [1, 2])
+def test_what_is_appended_after_a_snapshot_that_failed_is_there(tmp_path: Path, fails: str, at: int) -> None:
+    """Also when the new log has taken the old one's place already."""
+    filled(tmp_path)
+    disk = Failing()
+    log = MetaLog(disk, str(tmp_path))
+    for _ in log.open().frames:
+        log.took(1)
+    disk.left[fails] = at
+    with contextlib.suppress(OSError):
+        log.snapshot(b"all of it")
+    disk.left.clear()
+    log.append(b"after", 1)
+    log.close()
+    log = MetaLog(Disk(), str(tmp_path))
+    found = log.open()
+    assert [f.payload for f in found.frames] == ([b"after"] if found.snapshot else [*PAYLOADS, b"after"])
+    log.close()
+
+
+class Failing(Disk):
+    """`left`: how many calls from now each fails, once."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, int] = {}
+
+    def _check(self, name: str) -> None:
+        self.left[name] = self.left.get(name, 0) - 1
+        if self.left[name] == 0:
+            raise OSError(errno.EIO, name)
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        self._check("open")
+        return super().open(path, create=create)
+
+    def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._check("write_atomic")
+        super().write_atomic(path, data, durable=durable)
+
+    def sync_dir(self, path: str) -> None:
+        self._check("sync_dir")
+        super().sync_dir(path)
 
 
 def test_a_crash_between_snapshot_and_log_counts_nothing_twice(tmp_path: Path) -> None:
