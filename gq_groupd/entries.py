@@ -204,6 +204,6 @@ encode = _encoder.encode
 
 
 def decode(value: bytes) -> AnyEntry:
-    """msgspec.DecodeError for what no release wrote: the journal is not ours, or newer."""
+    """msgspec.DecodeError or UnicodeDecodeError for what no release wrote: the journal is not ours, or newer."""
     entry: AnyEntry = _decoder.decode(value)
     return entry

@@ -99,7 +99,7 @@ class Catalog:
             self.notes.append(("error", f"{folder} cannot be opened: {e}"))
             self.broken[key] = PartitionOffline(f"{meta.topic}/{meta.partition} cannot be opened: {e.strerror or e}")
             return None
-        self.notes += [("warning", text) for text in recovery.notes]
+        self.notes += recovery.notes
         self.broken.pop(key, None)
         if not self._files.disk.exists(f"{folder}/{small.CHECKPOINT}"):      # on the disk with the first sync, if not before
             partition.birth = Write(f"{folder}/{small.PARTITION_META}", small.encode_partition_meta(meta), True)

@@ -33,11 +33,11 @@ Fact = tuple[int, FoundBatch | FoundControl, bool]      # offset, what, whether 
 
 
 class Recovery:
-    """One partition's. `notes`: what an operator should know, one line each."""
+    """One partition's. `notes`: what an operator should know: level and line."""
 
     def __init__(self, files: Files, config: LogConfig, folder: str) -> None:
         self._files, self._config, self._folder = files, config, folder
-        self.notes: list[str] = []
+        self.notes: list[tuple[str, str]] = []
         self._facts: list[Fact] = []
         self._scanned = False
         self._made = False               # a segment, whose name is not on the disk yet
@@ -105,7 +105,7 @@ class Recovery:
             rebuild.make_ready(self._files, part)
             self._note_damage(part)
             if part.next_offset < following:
-                self._note(f"{part.path()}: offsets {part.next_offset}-{following - 1} are lost")
+                self._note(f"{part.path()}: offsets {part.next_offset}-{following - 1} are lost", "error")
         return part
 
     def _live(self, base: int, before: Segment | None, point: int) -> Segment:
@@ -148,7 +148,8 @@ class Recovery:
         last = segments[-1]
         following = max(used, last.next_offset)
         if following > last.next_offset:
-            self._note(f"{last.path()}: offsets {last.next_offset}-{following - 1} are lost; the log goes on at {following}")
+            self._note(f"{last.path()}: offsets {last.next_offset}-{following - 1} are lost; the log goes on at {following}",
+                       "error")
         elif not last.damage:
             return
         if last.size:
@@ -165,11 +166,11 @@ class Recovery:
     def _note_damage(self, part: Segment) -> None:
         for damage in part.damage:
             lost = f"offsets {damage.low}-{damage.high - 1} are lost" if damage.low < damage.high else "no record follows"
-            self._note(f"{part.path()} is damaged at position {damage.position}: {lost}")
+            self._note(f"{part.path()} is damaged at position {damage.position}: {lost}", "error")
 
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+    def _note(self, text: str, level: str = "warning") -> None:
+        if (level, text) not in self.notes:
+            self.notes.append((level, text))
 
     # -- what the log says -----------------------------------------------------------------
 

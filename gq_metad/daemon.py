@@ -32,6 +32,7 @@ from gq_run.metrics import METADATA_VERSION, NODES, TOPICS, Sample
 from gq_run.server import Incoming
 
 EXPORT_S: Final = 0.2       # after a change
+EXPORT_AGAIN_S: Final = 10.0
 EXPORT: Final = "topics.json"
 
 
@@ -148,10 +149,11 @@ class MetaDaemon:
         self._check_not_lost(found)
         try:
             state = self._replay(found)
-        except (msgspec.DecodeError, KeyError) as e:
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as e:
             raise Corrupt(f"{self._folder} holds what this version can't read: {e}") from None
-        self._daemon.log.info("metadata read", extra=logs.fields(index=self._log.index, version=state.version,
-                                                                 topics=len(state.topics), torn_bytes=found.cut))
+        said = self._daemon.log.warning if found.cut else self._daemon.log.info
+        said("metadata read", extra=logs.fields(index=self._log.index, version=state.version, topics=len(state.topics),
+                                                torn_bytes=found.cut))
         return state
 
     def _check_not_lost(self, found: Recovered) -> None:
@@ -182,6 +184,8 @@ class MetaDaemon:
             self._disk.write_atomic(os.path.join(self._folder, EXPORT), data + b"\n", durable=False)
         except OSError as e:
             self._daemon.log.warning("cannot export the topics", extra=logs.fields(reason=str(e)))
+            self._export_timer = self._loop.call_later(EXPORT_AGAIN_S, self._export)
+            return
         self._exported = state.version
 
     # -- what is said about it ---------------------------------------------------------------------

@@ -89,7 +89,7 @@ def encode(entries: list[AnyEntry]) -> bytes:
 
 
 def decode(data: bytes) -> list[AnyEntry]:
-    """msgspec.DecodeError for what is none."""
+    """msgspec.DecodeError or UnicodeDecodeError for what is none."""
     return _entries.decode(data)
 
 
@@ -98,5 +98,5 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    """msgspec.DecodeError for what is none."""
+    """msgspec.DecodeError or UnicodeDecodeError for what is none."""
     return _snapshot.decode(data)
