@@ -59,7 +59,7 @@ filled() {
         gqctl nack "$receipt" > /dev/null
         gqctl consume backing --group g5 --ack none --max 1 --timeout 20s > /dev/null
         waited=$((($(date +%s%N) - start) / 1000000))
-        ((waited >= wait && waited < wait + 3000))
+        ((waited >= wait && waited < wait + 8000))
     done
 }
 

@@ -163,7 +163,7 @@ def test_what_comes_due_while_daemons_are_down_goes_out_once_when_they_are_back(
     node = start_node()
     topic, chance = make(node, 2), random.Random(11)
     start = time.time()
-    dues = [start + 0.8 + chance.uniform(0, 4.0) for _ in range(DEADLINES)]
+    dues = [start + 0.8 + chance.uniform(0, 8.0) for _ in range(DEADLINES)]
     with node.client() as client, client.producer() as producer:
         for number, due in enumerate(dues):
             producer.send(topic, b"%d" % number, deliver_at=due, key=b"%d" % number)
