@@ -17,11 +17,11 @@ from gq_gateway import tls
 from gq_gateway.app import make_app, metrics_app
 from gq_gateway.gateway import Gateway
 from gq_gateway.guard import Bounds, GuardedProtocol
+from gq_proto import limits
 from gq_run import logs, paths
 from gq_run.daemon import OFF, Daemon
 from gq_run.metrics import HTTP_CONNECTIONS, Sample
 
-BACKLOG: Final = 1024
 TICK_S: Final = 1.0             # how often the Date header is renewed
 
 
@@ -57,7 +57,7 @@ class HttpServer:
         protocol: Any = partial(GuardedProtocol, bounds)
         self._server = uvicorn.Server(uvicorn.Config(
             self.app(bounds), http=protocol, ws="none", lifespan="off", log_config=None, access_log=False,
-            server_header=False, proxy_headers=False, backlog=BACKLOG,
+            server_header=False, proxy_headers=False, backlog=limits.BACKLOG,
             timeout_keep_alive=config.number("http.idleTimeout") // 1000))
         self._server.config.load()
         self._server.lifespan = self._server.config.lifespan_class(self._server.config)
@@ -77,7 +77,7 @@ class HttpServer:
         protocol = partial(config.http_protocol_class, config=config, server_state=server.server_state,
                            app_state=server.lifespan.state)
         server.servers.append(await asyncio.get_running_loop().create_server(
-            protocol, sock=listener, ssl=self._tls.context(), backlog=BACKLOG, ssl_handshake_timeout=bounds.request_s,
+            protocol, sock=listener, ssl=self._tls.context(), backlog=limits.BACKLOG, ssl_handshake_timeout=bounds.request_s,
             ssl_shutdown_timeout=bounds.request_s))
 
     async def stop(self, within: float) -> None:

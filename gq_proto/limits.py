@@ -86,6 +86,7 @@ DELAYED_RANGES_MAX: Final = 10_000      # ranges in one request to cancel
 
 # Sockets
 SOCKET_PATH_MAX: Final = 107            # sun_path
+BACKLOG: Final = 1_024                  # connections that arrive at once; one more waits a second for its next try
 HIGH_WATER_MARK: Final = 1_000          # messages a socket queues per peer
 GUARDED_HIGH_WATER_MARK: Final = 100    # messages taken in advance from a peer whose key was not seen yet
 UNANSWERED_MAX: Final = 500             # requests on one connection without a reply, long polls aside, before more are sent

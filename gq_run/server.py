@@ -115,6 +115,7 @@ class Server:
         socket.setsockopt(zmq.LINGER, limits.LINGER_MS)
         socket.setsockopt(zmq.SNDHWM, limits.HIGH_WATER_MARK)
         socket.setsockopt(zmq.RCVHWM, limits.HIGH_WATER_MARK)
+        socket.setsockopt(zmq.BACKLOG, limits.BACKLOG)
         socket.setsockopt(zmq.MAXMSGSIZE, limits.FRAME_MAX)
         socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.SESSION_MS)
