@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from gq_ctl.units import EARLIEST, Position
-from gq_proto.errors import UnknownPartition
+from gq_proto.errors import Unavailable, UnknownPartition
 
 if TYPE_CHECKING:
     from gq_client import Client
@@ -26,5 +26,7 @@ def resolve(client: "Client", topic: str, partition: int | None, where: Position
         return dict.fromkeys(chosen, where.offset)
     if where.name:
         parts = {part.partition: part for part in client.partitions(topic)}
+        if lost := [number for number in chosen if number not in parts]:
+            raise Unavailable(f"partition {lost[0]} of {topic} has no leader now, or cannot be read: see gqctl status")
         return {number: parts[number].log_start if where.name == EARLIEST else parts[number].high_watermark for number in chosen}
     return {number: client.offset_for_time(topic, number, where.time_us) for number in chosen}

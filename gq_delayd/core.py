@@ -191,8 +191,8 @@ class Core:
     # -- what it tells ------------------------------------------------------------------------------
 
     def unread(self) -> list[Part]:
-        """Parts that do not serve yet."""
-        return [part for part in self._desk.parts.values() if not part.serving]
+        """Parts that do not serve yet, but for those whose logs cannot be read."""
+        return [part for part in self._desk.parts.values() if not (part.serving or part.offline)]
 
     def parts(self) -> Iterator[Part]:
         return iter(self._desk.parts.values())

@@ -16,7 +16,7 @@ from gq_delayd.desk import Desk
 from gq_delayd.effects import AskDue, AskEndOfEpoch, AskIndex, IndexRemove, Key, WatchSet
 from gq_delayd.part import Part
 from gq_delayd.saving import Saving
-from gq_proto.errors import GoQueueError, OffsetOutOfRange
+from gq_proto.errors import DiskFull, GoQueueError, OffsetOutOfRange, PartitionOffline
 from gq_proto.messages import Control, DueReply, EndOfEpochReply, Watched
 from gq_proto.runs import DELAYED_KIND
 
@@ -151,7 +151,7 @@ class Loading:
         part = self._desk.by_id.get(ask.id)
         if part is None or part.asking != ask.number:
             return
-        part.asking = 0
+        part.asking, part.offline = 0, isinstance(error, PartitionOffline | DiskFull)
         if isinstance(error, OffsetOutOfRange) and isinstance(ask, AskDue):
             self._lose(part, error.message)
             self._begin(part)                # its index, if any, said so too

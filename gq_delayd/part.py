@@ -71,6 +71,7 @@ class Part:
         self.counting = False        # what was decided before it served is not counted
         self.asking = 0              # number of the ask under way; 0 none
         self.rest_until = 0.0
+        self.offline = False         # its log cannot be read, logd says
 
     @property
     def key(self) -> tuple[int, int]:

@@ -47,6 +47,7 @@ class GroupDaemon:
     def start(self) -> None:
         self._daemon.detail = "waits for metad and the log"
         self._daemon.loop.each_turn(self._end_turn)
+        self._daemon.facts = self._facts
         self._daemon.metrics.add(self._gauges.samples)
         self._daemon.metrics.add(self._shared.commits.samples)
         self._directory.start()
@@ -83,10 +84,17 @@ class GroupDaemon:
         self._shared.end_turn()
         self._watcher.flush()
         if not self._daemon.is_ready and self._hosted:
-            waiting = [number for number, hosted in self._hosted.items() if not hosted.serving]
+            waiting = [number for number, hosted in self._hosted.items() if not (hosted.serving or hosted.unreadable)]
             self._daemon.detail = f"{len(waiting)} of {len(self._hosted)} partitions of {GROUPS_TOPIC} are being read"
             if not waiting:
                 self._daemon.ready()
+
+    def _facts(self) -> dict[str, Any]:
+        """Those whose journal cannot be read keep nobody waiting, but are said."""
+        unreadable = [number for number, hosted in self._hosted.items() if hosted.unreadable]
+        if self._daemon.is_ready:
+            self._daemon.detail = f"{GROUPS_TOPIC}: partitions {unreadable} cannot be read, see the log" if unreadable else ""
+        return {"unreadable": unreadable}
 
     # -- requests -------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from gq_groupd.core import Core, PartGauge, Settings
 from gq_groupd.dead_letters import DeadLetters
 from gq_groupd.exports import Exports
 from gq_groupd.journal import Journal
-from gq_proto.errors import Corrupt, GoQueueError, NotCoordinator, Unavailable
+from gq_proto.errors import Corrupt, GoQueueError, NotCoordinator, PartitionOffline, Unavailable
 from gq_proto.messages import (
     Body,
     EndOfEpoch,
@@ -80,7 +80,7 @@ class Hosted:
         self.serving = False
         self._closed = False
         self._retry_s = RETRY_S[0]
-        self._unreadable = ""                      # why the journal can't be read, for as long as it can't
+        self.unreadable = ""                       # why the journal can't be read, for as long as it can't
         self._core: Core | None = None
         self._journal: Journal | None = None
         self._parked: dict[int, list[tuple[e.Reply | e.Fail | e.Push, float]]] = {}     # and since when
@@ -103,7 +103,7 @@ class Hosted:
 
     def _replayed(self, end_offset: int) -> None:
         assert self._core is not None
-        self.serving, self._retry_s, self._unreadable = True, RETRY_S[0], ""
+        self.serving, self._retry_s, self.unreadable = True, RETRY_S[0], ""
         self._do(self._core.start(self._now_ms(), self._loop.wall_us(), self._shared.topics(), [], end_offset))
         self._shared.daemon.log.debug("serves", extra=logs.fields(partition=self.partition, journal_end=end_offset))
 
@@ -111,9 +111,9 @@ class Hosted:
         """The journal ended: nothing in memory counts that is not in it."""
         log = self._shared.daemon.log.warning if self.serving else self._shared.daemon.log.debug
         log("journal lost, taking over anew", extra=logs.fields(partition=self.partition, error=error.name, reason=error.message))
-        if isinstance(error, Corrupt) and error.message != self._unreadable:
-            self._unreadable = error.message
-            self._shared.daemon.log.error("the journal is damaged: its groups wait until it is restored from a copy of this node",
+        if isinstance(error, Corrupt | PartitionOffline) and error.message != self.unreadable:
+            self.unreadable = error.message
+            self._shared.daemon.log.error("the journal cannot be read: its groups wait until it is restored from a copy",
                                           extra=logs.fields(partition=self.partition, reason=error.message))
         self._drop(Unavailable("the group's coordinator starts over, ask again"))
         self._loop.call_later(self._retry_s, self._take_over)
@@ -146,8 +146,8 @@ class Hosted:
     def handle(self, call: Request) -> None:
         """NotCoordinator while taking over."""
         if not self.serving or self._core is None:
-            if self._unreadable:
-                raise NotCoordinator(f"the group's journal must be restored from a copy of this node: {self._unreadable}")
+            if self.unreadable:
+                raise NotCoordinator(f"the group's journal must be restored from a copy of this node: {self.unreadable}")
             raise NotCoordinator("the group's coordinator is starting, ask again")
         self._do(self._core.request(self._now_ms(), self._loop.wall_us(), call))
 

@@ -12,7 +12,7 @@ from typing import Final
 from gq_logd.config import LogConfig
 from gq_logd.effects import Effect, Remove, Write
 from gq_logd.files import Files
-from gq_logd.partition import Partition
+from gq_logd.partition import FULL, Partition
 from gq_logd.recovery import Recovery
 from gq_proto import files as small
 from gq_proto.errors import (
@@ -82,8 +82,8 @@ class Catalog:
         try:
             raw = self._files.read(f"{folder}/{small.PARTITION_META}")
             return small.decode_partition_meta(raw) if raw else None
-        except Corrupt as e:
-            self.notes.append(("error", f"{folder}: {e.message}: left alone until metadata names its topic"))
+        except (Corrupt, OSError) as e:
+            self.notes.append(("error", f"{folder}: {e}: left alone until metadata names its topic"))
             return None
 
     def open(self, folder: str, meta: small.PartitionMeta) -> Partition | None:
@@ -161,7 +161,8 @@ class Catalog:
                                               durable=False)
         except OSError as e:
             self.notes.append(("error", f"{folder} cannot be made: {e}"))
-            self.broken[(topic.id, number)] = DiskFull(f"{topic.name}/{number} cannot be made yet: {e.strerror or e}")
+            error = DiskFull if e.errno in FULL else PartitionOffline
+            self.broken[(topic.id, number)] = error(f"{topic.name}/{number} cannot be made yet: {e.strerror or e}")
             return None
         self._names[topic.name] = topic.id
         return self.open(folder, meta)

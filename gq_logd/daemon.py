@@ -114,8 +114,12 @@ class LogDaemon:
     # -- what it tells -----------------------------------------------------------------------
 
     def _facts(self) -> dict[str, object]:
+        """What cannot be read or written is said where it is looked at first."""
         partitions = self.core.catalog.partitions.values()
-        return {"partitions": len(partitions), "offline": sum(not partition.online for partition in partitions),
+        offline = sum(not partition.online for partition in partitions) + len(self.core.catalog.broken)
+        if self._daemon.is_ready:
+            self._daemon.detail = f"{offline} partitions are offline, see the log" if offline else ""
+        return {"partitions": len(partitions), "offline": offline,
                 "bytes": sum(partition.log.size_bytes for partition in partitions)}
 
     def samples(self) -> Iterator[metrics.Sample]:

@@ -458,7 +458,10 @@ def test_groups_whose_journal_is_damaged_say_so_and_the_others_go_on(fast: Node)
     data[len(data) // 2] ^= 1
     journal.write_bytes(data)
     fast.start(wait=False)
-    eventually(lambda: "the journal is damaged: its groups wait until it is restored" in fast.log("groupd"), "groupd says so")
+    eventually(lambda: "the journal cannot be read: its groups wait until it is restored" in fast.log("groupd"), "groupd says so")
+    fast.wait_ready()
+    status = fast.status("groupd")
+    assert status and f"partitions [{journal.parent.name}] cannot be read" in status.detail
     with fast.client(timeout=1.0) as client:
         with pytest.raises(GoQueueError, match=r"journal must be restored from a copy of this node: .* is damaged at position"):
             total(client, "g", "lag")

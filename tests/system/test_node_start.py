@@ -56,6 +56,26 @@ def test_a_path_longer_than_a_sockets_may_be_and_with_odd_characters(tmp_path: P
         assert node.gqctl("topic", "list", "-o", "value").stdout.split() == [b"t"]
 
 
+def test_a_partition_that_cannot_be_read_is_said_and_keeps_nobody_from_the_others(node: Node) -> None:
+    with node.client() as client:
+        topic = make_topic(client, "half", 2)
+        for number in (0, 1):
+            put(client, topic, [b"%d" % number], number)
+        node.terminate()
+        meta = node.data / "logs" / "half" / "0" / "partition.meta"
+        meta.unlink()
+        meta.mkdir()
+        node.start()
+        assert [record.value for record in read_all(client, topic, 1)] == [b"1"]
+        status = node.status("logd")
+        assert status and status.detail == "1 partitions are offline, see the log"
+        done = node.gqctl("consume", "half", check=False)
+        assert done.returncode == 3 and done.stderr.startswith(b"gqctl: partition 0 of half has no leader now, or cannot be read")
+        meta.rmdir()
+        until(lambda: (s := node.status("logd")) is not None and not s.detail, "it is made again")
+        assert [record.value for record in read_all(client, topic, 0)] == [b"0"]
+
+
 def test_two_nodes_side_by_side_do_not_meet(node: Node, tmp_path: Path) -> None:
     with Node(tmp_path / "other") as other:
         other.start()

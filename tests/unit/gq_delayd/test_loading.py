@@ -7,7 +7,7 @@ from gq_delayd.effects import AskDue
 from gq_delayd.part import Part
 from gq_delayd.settings import Settings
 from gq_proto import messages as m
-from gq_proto.errors import NotCoordinator, UnknownTopicId
+from gq_proto.errors import DiskFull, GoQueueError, NotCoordinator, PartitionOffline, UnknownTopicId
 from gq_proto.messages import Kind
 from tests.unit.gq_delayd.rig import MS, TOPIC, Log, Play
 
@@ -105,6 +105,18 @@ def test_no_index_is_written_where_none_is_wanted() -> None:
     assert not play.files and play.writes == 0
     restarted(play)
     assert len(play.listed()) == 15
+
+
+@pytest.mark.parametrize("error", [PartitionOffline("a bad disk"), DiskFull("cannot be made yet")])
+def test_a_log_that_cannot_be_read_keeps_nobody_waiting(error: GoQueueError) -> None:
+    play = Play(Log(0), Log(1))
+    play.refuse = lambda ask: error if ask.key == (TOPIC, 1) else None
+    play.start()
+    play.run(1.0)
+    assert play.core.unread() == [] and [part.serving for part in play.core.parts()] == [True, False]
+    play.refuse = lambda ask: None
+    play.run(1.0)
+    assert all(part.serving for part in play.core.parts())
 
 
 def test_nothing_is_ready_before_the_whole_log_is_read() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gq_proto import messages
-from gq_proto.errors import GoQueueError, UnknownPartition, UnknownTopicId
+from gq_proto.errors import GoQueueError, PartitionOffline, UnknownPartition, UnknownTopicId
 from gq_proto.messages import Kind
 from tests.unit.gq_logd.world import NODE, TOPIC, Call, World, batch_of, values
 
@@ -92,6 +92,22 @@ def test_a_lost_partition_meta_is_made_again_by_metadata(tmp_path: Path) -> None
     assert values(world.read_all()) == [b"a"]
     world.crash()
     assert values(world.read_all()) == [b"a"] and not world.notes
+
+
+def test_a_partition_meta_that_cannot_be_read_takes_no_other_partition_along(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.publish(batch_of(b"a"))
+    world.core.files.pool.close()
+    meta = tmp_path / "logs/t/0/partition.meta"
+    meta.unlink()
+    meta.mkdir()
+    world.crash(lead=False)
+    world.apply(topics=[topic(TOPIC), topic(99, "u")], full=True)
+    assert list(world.core.catalog.partitions) == [(99, 0)]
+    assert isinstance(world.core.catalog.broken[TOPIC, 0], PartitionOffline)
+    meta.rmdir()
+    assert [partition.topic for partition in world.core.catalog.retry()] == ["t"]
+    assert values(world.read_all()) == [b"a"]
 
 
 def test_another_node_leads(tmp_path: Path) -> None:
