@@ -18,7 +18,7 @@ from gq_client import topics
 from gq_client.batch import Batch, Lane, ProducerOptions
 from gq_client.batches import Batcher
 from gq_client.delivery import AsyncDelivery
-from gq_client.draft import Headers, When, prepared
+from gq_client.draft import Headers, When, prepared, priority_of
 from gq_client.gathering import Gathering
 from gq_client.session import NEVER
 from gq_proto.errors import Busy, Closed, GoQueueError, TimedOut
@@ -64,8 +64,8 @@ class AsyncProducer:
         if at >= len(lane.homes):
             await self._line.run(topics.news(self._client.routes, topic), self._options.timeout)
             batcher.follow(lane)
-        if topic in batcher.adds and not headers and priority is None and delay is None and deliver_at is None:
-            return cast("AsyncDelivery", lane.add(key, value, at))
+        if topic in batcher.adds and not headers and delay is None and deliver_at is None:
+            return cast("AsyncDelivery", lane.add(key, value, at, b"", priority_of(priority)))
         now_us = time.time_ns() // 1000
         stored, *rest = prepared(value, headers, priority, delay, deliver_at, self._options.compress, now_us)
         return cast("AsyncDelivery", lane.add(key, stored, at, *rest, now_us if lane.create else 0))

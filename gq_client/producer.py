@@ -26,7 +26,7 @@ from gq_client import topics
 from gq_client.batch import Batch, Lane, ProducerOptions
 from gq_client.batches import Batcher
 from gq_client.delivery import Delivery
-from gq_client.draft import Headers, When, prepared
+from gq_client.draft import Headers, When, prepared, priority_of
 from gq_client.session import NEVER
 from gq_proto.errors import Busy, Closed, GoQueueError, Internal, TimedOut, UnknownPartition
 
@@ -68,12 +68,12 @@ class Producer:
         """Hand over one message; see Client.publish for the arguments. Errors that can be known now are raised (TooLarge,
         BadRecord, Busy, ...), the others are the Delivery's."""
         add = self._adds.get(topic)
-        if add is None or headers or priority is not None or delay is not None or deliver_at is not None:
+        if add is None or headers or delay is not None or deliver_at is not None:
             return self._send(topic, value, key, headers, priority, delay, deliver_at, partition)
-        if partition is None:
+        if partition is None and priority is None:
             return add(key, value)     # type: ignore[no-any-return]
         try:
-            return add(key, value, partition)     # type: ignore[no-any-return]
+            return add(key, value, -1 if partition is None else partition, b"", priority_of(priority))   # type: ignore[no-any-return]
         except UnknownPartition:
             return self._send(topic, value, key, headers, priority, delay, deliver_at, partition)
 

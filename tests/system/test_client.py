@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from gq_proto.errors import Busy, Closed, GoQueueError, TimedOut, TooLarge, Unavailable, UnknownPartition, UnknownTopic
+from gq_proto.errors import (
+    BadRecord,
+    Busy,
+    Closed,
+    GoQueueError,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+)
 from gq_proto.limits import KEY_MAX, USER_HEADERS_MAX, VALUE_MAX
 from tests.system.harness import Node, until
 
@@ -56,6 +66,23 @@ def test_any_bytes_come_back(node: Node, topic: str, how: str, key: Any, value: 
             [message] = reader.poll(1, timeout=10)
     assert (message.key, message.value, message.headers, message.priority) == (key, value, headers, 1)
     assert (message.partition, message.offset, message.timestamp) == where
+
+
+def test_a_producer_takes_priorities_as_it_takes_none(node: Node, topic: str) -> None:
+    """By number and by name, with and without a partition; a wrong one is refused, also once the topic is known."""
+    given = [0, 1, 2, 3, 4, "critical", "background", None]
+    with node.client() as client, client.producer() as producer:
+        for wrong in (5, -1, 1.0, "urgent", [2]):
+            for _ in range(2):
+                with pytest.raises(BadRecord):
+                    producer.send(topic, b"", priority=wrong)          # type: ignore[arg-type]
+            producer.send(topic, b"x", partition=0)
+        places = [producer.send(topic, b"%d" % number, priority=priority, partition=partition)
+                  for partition in (None, 1) for number, priority in enumerate(given)]
+        producer.flush()
+        assert [place.result().partition for place in places[8:]] == [1] * 8
+        found = {(message.partition, message.offset): message.priority for part in everything(client, topic) for message in part}
+        assert [found[place.result()[:2]] for place in places] == [0, 1, 2, 3, 4, 0, 4, 2] * 2
 
 
 def test_one_byte_too_many_is_refused_and_everything_goes_on(node: Node, topic: str) -> None:
