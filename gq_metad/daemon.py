@@ -32,7 +32,7 @@ from gq_run.metrics import METADATA_VERSION, NODES, TOPICS, Sample
 from gq_run.server import Incoming
 
 EXPORT_S: Final = 0.2       # after a change
-EXPORT_AGAIN_S: Final = 10.0
+EXPORT_AGAIN_S: Final = 10.0     # after it failed
 EXPORT: Final = "topics.json"
 
 
