@@ -37,6 +37,11 @@ class Chunk:
     def __init__(self, low: int, high: int, data: Any, hidden: list[int]) -> None:
         self.low, self.high, self.data, self.hidden, self.position = low, high, memoryview(data), hidden, 0
 
+    @property
+    def left(self) -> int:
+        """Bytes that were not given up."""
+        return len(self.data) - self.position
+
     def cut(self, low: int, high: int) -> Any:
         """The bytes of records [low, high); they and what lies before them are given up."""
         start = self._position(self.position, low) if low > self.low else self.position
@@ -50,8 +55,8 @@ class Chunk:
 
 
 class Stream:
-    """One partition's, of one lane or of all (-1). `promised`: where the next lease is expected; `next`: where the next fetch goes
-    on; -1 nowhere. `behind`: leases in a row of what lies before that."""
+    """One partition's, of one lane or of all (-1). `size`: bytes at hand that no lease was given; `promised`: where the next lease
+    is expected; `next`: where the next fetch goes on; -1 nowhere. `behind`: leases in a row of what lies before that."""
 
     __slots__ = ("asked", "behind", "chunks", "epoch", "lane", "misses", "next", "promised", "rest_until", "size", "token",
                  "waiting")
@@ -149,7 +154,7 @@ class Stream:
         """What the first chunk has of the lease, in one piece; the records between its ranges are skipped by the decoder."""
         todo, low = held.todo, held.todo[0]
         while self.chunks and self.chunks[0].high <= low:
-            self.size -= len(self.chunks.popleft().data)
+            self.size -= self.chunks.popleft().left
         if not self.chunks:
             return False
         chunk = self.chunks[0]
@@ -163,8 +168,10 @@ class Stream:
             rest = [chunk.high, high - chunk.high, *rest]
             taken[-1] -= high - chunk.high
             high = chunk.high
+        before = chunk.left
         held.add_bytes(chunk.cut(low, high), chunk.hidden, low, high, gaps(taken))
+        self.size -= before - chunk.left
         held.todo = rest
         if chunk.high == high:
-            self.size -= len(self.chunks.popleft().data)
+            self.size -= self.chunks.popleft().left
         return True

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gq_client.consumer_ahead import BEHIND_MAX, LANE_GAP_MAX, MISSES_MAX, REST_S, Chunk, Stream
+from gq_client.consumer_ahead import BEHIND_MAX, LANE_GAP_MAX, MISSES_MAX, REST_S, STREAM_BYTES, Chunk, Stream
 from gq_client.consumer_lease import HeldLease, to_ranges
 from gq_proto import codec
 from gq_proto import ranges as rng
@@ -74,6 +74,23 @@ def test_every_lease_gets_what_it_names(chunks: list[int], leases: list[int], ac
         assert handed_out(held) + left == offsets and hidden.isdisjoint(offsets[:len(offsets) - len(left)])
         assert not left or not hidden.isdisjoint(left), "by ranges is only what came due since it was read"
     assert not stream.waiting
+    assert stream.size == sum(chunk.left for chunk in stream.chunks)
+
+
+def test_a_stream_asks_for_more_as_soon_as_some_of_what_it_has_is_given_out_however_large_the_last_answer_was() -> None:
+    stream, size = streaming(0), STREAM_BYTES // 4
+    builder = codec.BatchBuilder()
+    for _ in range(4):
+        builder.add(None, b"x" * size)
+    frame = bytearray(builder.seal())
+    codec.stamp(frame, 0, 1)
+    assert len(frame) > STREAM_BYTES, "as an answer is that ends with the record that crosses the bound"
+    stream.asked = True
+    stream.arrived(stream.token, bytes(frame), [], 4)
+    assert not stream.wants_fetch(0.0)
+    assert stream.claim(lease([0]), 0.0)
+    stream.feed()
+    assert len(stream.chunks) == 1 and stream.wants_fetch(0.0)
 
 
 def test_a_chunk_is_cut_from_its_front() -> None:
