@@ -71,9 +71,13 @@ cdef class Found:
         return found if isinstance(ranges, _array) else found.tolist()
 
 
-cdef int64_t KEPT_MAX = 4 * 1024 * 1024
-cdef uint8_t *kept = NULL              # what the last gather read into: fresh memory is dearer than a copy of what was found
-cdef int64_t kept_size = 0
+cdef int64_t AT_ONCE_MAX = 4 * 1024 * 1024      # room made before the first read; more as it is needed
+
+
+cdef int make_room(PyObject **out, int64_t size) except -1:
+    if PyBytes_GET_SIZE(<object>out[0]) < size:
+        _PyBytes_Resize(out, size)
+    return 0
 
 
 def gather(int fd, int64_t start_position, int64_t end_position, object ranges, bytes index not None=b"", int64_t base=0,
@@ -85,12 +89,11 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
     cdef Numbers wanted_ranges = Numbers(ranges)
     cdef Found found = Found(wanted_ranges.size)
     cdef Py_ssize_t number = 0, following, count = wanted_ranges.size
-    cdef int64_t at = start_position, expected = -1, need = 0, used = 0, capacity = 0, low, high, jump, stop, length, got, pos
+    cdef int64_t at = start_position, expected = -1, need = 0, used = 0, low, high, jump, stop, length, got, pos
     cdef int64_t bad = -1
-    cdef uint8_t *out
-    cdef uint8_t *more
+    cdef PyObject *out = NULL
+    cdef uint8_t *to
     cdef uint8_t *data
-    global kept, kept_size
     cdef gq_head head
     cdef int why
     cdef bint wanted
@@ -101,7 +104,7 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
     if count:
         low = wanted_ranges.at[0]
         high = low + wanted_ranges.at[1]
-    out, capacity, kept, kept_size = kept, kept_size, NULL, 0       # another thread's call has its own while this one reads
+    out = _new_bytes(NULL, max(0, min(end_position - at, min(max_bytes, AT_ONCE_MAX) + SLACK)))
     try:
         while number < count and at < end_position and used < max_bytes and bad < 0:
             jump = point_before(&points, low)
@@ -119,12 +122,9 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
                 following += 2
             length = min(max(stop - at, 1), SPAN_MAX, max_bytes - used + SLACK)
             length = min(max(length, need), end_position - at)
-            if capacity - used < length:
-                more = <uint8_t *>realloc(out, <size_t>(used + max(length, SPAN_MAX)))
-                if more == NULL:
-                    raise MemoryError
-                out, capacity = more, used + max(length, SPAN_MAX)
-            data = out + used
+            make_room(&out, used + length)
+            to = <uint8_t *>_bytes_at(out)
+            data = to + used
             got = read_at(fd, <char *>data, length, at)
             if got == 0:
                 bad = at
@@ -148,16 +148,14 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
                     bad = at + pos
                     break
                 if wanted:
-                    if data + pos != out + used:
-                        memmove(out + used, data + pos, <size_t>head.total)
+                    if data + pos != to + used:
+                        memmove(to + used, data + pos, <size_t>head.total)
                     used += head.total
                     found.add(head.offset)
                 expected = head.offset + 1
                 pos += head.total
             at += pos
-        return Gathered(PyBytes_FromStringAndSize(<char *>out, used), found.as_are(ranges), bad)
+        _PyBytes_Resize(&out, used)
+        return Gathered(<object>out, found.as_are(ranges), bad)
     finally:
-        if kept == NULL and capacity <= KEPT_MAX:
-            kept, kept_size = out, capacity
-        else:
-            free(out)
+        Py_XDECREF(out)
