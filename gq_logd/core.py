@@ -246,6 +246,10 @@ class LogCore:
         if self.catalog.broken and now >= self._remake_at:
             self._remake_at = now + REMAKE_S
             self._changed(self.catalog.retry(), wall_us)
+        return self.effects()
+
+    def effects(self) -> list[Effect]:
+        """What the shell has to do so far."""
         effects = list(self._effects)
         self._effects.clear()
         return effects

@@ -55,7 +55,10 @@ class LogDaemon:
         self._daemon.ready()
 
     def handle(self, incoming: Incoming) -> None:
+        """What is answered at once leaves at once: it does not wait for what others of this turn ask for to be read."""
         self.core.handle(incoming, self._loop.now())
+        for effect in self.core.effects():
+            self._do(effect)
 
     def stop(self) -> None:
         self._directory.close()
