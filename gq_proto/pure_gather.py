@@ -16,7 +16,7 @@ from gq_proto.found import Gathered
 from gq_proto.limits import SPAN_BYTES_MAX
 from gq_proto.pure_walk import crc_of, parse
 
-SLACK: Final = 64 * 1024      # reading on is cheaper than another read
+SLACK: Final = 16 * 1024      # reading on is cheaper than another read
 
 
 class _Index:

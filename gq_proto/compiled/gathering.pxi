@@ -2,27 +2,39 @@
 
 cdef struct Points:
     const uint8_t *packed
-    int64_t count, base
+    int64_t count, base, near          # near: the last point that was asked for
 
 
-cdef int64_t point_before(const Points *points, int64_t offset) noexcept nogil:
-    """Number of the last point at or below `offset`, -1 if there is none."""
-    cdef int64_t low = 0, high = points.count, middle
-    while low < high:
+cdef inline bint reaches(const Points *points, int64_t point, int64_t offset) noexcept nogil:
+    return point < points.count and points.base + gq_u32(points.packed + point * 8) <= offset
+
+
+cdef int64_t point_before(Points *points, int64_t offset) noexcept nogil:
+    """Number of the last point at or below `offset`, -1 if there is none. Offsets near the last one asked for are found soon."""
+    cdef int64_t low = points.near, high, middle, step = 1
+    if reaches(points, low, offset):
+        while reaches(points, low + step, offset):
+            low += step
+            step *= 2
+        high = min(low + step, points.count)
+    else:
+        low, high = -1, min(low, points.count)
+    while high - low > 1:
         middle = (low + high) // 2
-        if points.base + gq_u32(points.packed + middle * 8) <= offset:
-            low = middle + 1
+        if reaches(points, middle, offset):
+            low = middle
         else:
             high = middle
-    return low - 1
+    points.near = max(low, 0)
+    return low
 
 
-cdef int64_t position_before(const Points *points, int64_t offset) noexcept nogil:
+cdef int64_t position_before(Points *points, int64_t offset) noexcept nogil:
     cdef int64_t point = point_before(points, offset)
     return gq_u32(points.packed + point * 8 + 4) if point >= 0 else -1
 
 
-cdef int64_t position_behind(const Points *points, int64_t offset, int64_t end) noexcept nogil:
+cdef int64_t position_behind(Points *points, int64_t offset, int64_t end) noexcept nogil:
     """Position of the first point at or above `offset`, at most `end`."""
     cdef int64_t point = point_before(points, offset - 1) + 1
     cdef int64_t position = gq_u32(points.packed + point * 8 + 4) if point < points.count else end
@@ -100,6 +112,7 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
     if count & 1:
         raise ValueError("flat ranges come in pairs: low, count")
     points.packed, points.count, points.base = <const uint8_t *>PyBytes_AS_STRING(index), PyBytes_GET_SIZE(index) // 8, base
+    points.near = 0
     low = high = 0
     if count:
         low = wanted_ranges.at[0]
