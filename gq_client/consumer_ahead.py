@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import deque
 from typing import Any, Final
 
-from gq_client.consumer_lease import HeldLease, gaps, is_ascending
+from gq_client.consumer_lease import HeldLease, is_ascending
 from gq_proto import codec, limits
 from gq_proto import ranges as rng
 from gq_proto.runs import ALL_LANES
@@ -159,17 +159,17 @@ class Stream:
             return False
         chunk = self.chunks[0]
         assert chunk.low <= low, "a lease below the stream"
-        n = len(todo)
+        taken, rest = todo, list[int]()
         if todo[-2] >= chunk.high:
-            n = 2 * bisect_left(range(n // 2), chunk.high, key=lambda at: todo[2 * at])
-        taken, rest = todo[:n], todo[n:]
+            n = 2 * bisect_left(range(len(todo) // 2), chunk.high, key=lambda at: todo[2 * at])
+            taken, rest = todo[:n], todo[n:]
         high = taken[-2] + taken[-1]
         if high > chunk.high:
             rest = [chunk.high, high - chunk.high, *rest]
-            taken[-1] -= high - chunk.high
+            taken = [*taken[:-1], taken[-1] - (high - chunk.high)]
             high = chunk.high
         before = chunk.left
-        held.add_bytes(chunk.cut(low, high), chunk.hidden, low, high, gaps(taken))
+        held.add_bytes(chunk.cut(low, high), chunk.hidden, low, high, taken if len(taken) > 2 else None)
         self.size -= before - chunk.left
         held.todo = rest
         if chunk.high == high:

@@ -9,7 +9,6 @@ started. A message that is settled twice counts once: what is open is kept as ra
 """
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gq_proto import codec
@@ -93,11 +92,11 @@ class HeldLease:
     def __init__(self, lease: Lease, hub: Hub, groups_partition: int, group_number: int, batch: Batch | None = None) -> None:
         self.lease, self.hub = lease, hub
         self.groups_partition, self.group_number = groups_partition, group_number
-        self.todo = list(lease.ranges)
-        self.open = sorted_ranges(lease.ranges)
+        self.todo = lease.ranges           # lists of ranges are never changed, others take their place
+        self.open = lease.ranges if codec.ranges_ascend(lease.ranges) else sorted_ranges(lease.ranges)
         self.count, self.low, self.high = count(self.open), self.open[0], self.open[-2] + self.open[-1]
         self._place = -1, 0                # an offset, and how many messages of the lease reach up to it
-        self.chunks: deque[tuple[Any, list[int], int, int]] = deque()   # bytes, hidden, low, high
+        self.chunks: deque[tuple[Any, list[int], int, int, list[int] | None]] = deque()    # bytes, hidden, low, high, only
         self.items: list[Message] = []
         self.view: list[Message] = []
         self.cursor = 0
@@ -152,11 +151,10 @@ class HeldLease:
         return Receipt(lease.topic, lease.partition, offset, lease.delivery, self.groups_partition, self.group_number,
                        lease.lease, lease.random).text()
 
-    def add_bytes(self, data: Any, hidden: list[int], low: int, high: int, others: Sequence[int] = ()) -> None:
-        """Records of it that lie in [low, high), encoded, with `others` between them that are not its own. Hidden ones are nobody's
-        to settle."""
-        skip = sorted_ranges([*hidden, *others]) if hidden and others else hidden or list(others)
-        self.chunks.append((data, skip, low, high))
+    def add_bytes(self, data: Any, hidden: list[int], low: int, high: int, only: list[int] | None = None) -> None:
+        """Records of it that lie in [low, high), encoded; only: its own are these, where others lie between them. Hidden ones are
+        nobody's to settle."""
+        self.chunks.append((data, hidden, low, high, only))
         self.raw_bytes += len(data)
         if hidden:
             self.forget(hidden)
@@ -178,12 +176,12 @@ class HeldLease:
         self.at = now
         return self.view
 
-    def _decode(self, data: Any, hidden: list[int], low: int, high: int) -> list[Message]:
+    def _decode(self, data: Any, hidden: list[int], low: int, high: int, only: list[int] | None) -> list[Message]:
         lease = self.lease
         if self.void:
             hidden = sorted_ranges([*hidden, *self.void])
         decoded: list[Message] = codec.decode(data, Message, lease.topic, lease.partition, self, lease.delivery, low, high,
-                                              hidden)
+                                              hidden, only)
         return decoded
 
     def started(self) -> int:
@@ -279,11 +277,6 @@ def intersect(ranges: list[int], other: list[int]) -> list[int]:
     if codec.ranges_ascend(ranges):
         return codec.ranges_intersect(ranges, other)
     return [x for low, high in pairs(ranges) for x in codec.ranges_intersect([low, high - low], other)]
-
-
-def gaps(ranges: list[int]) -> list[int]:
-    """What lies between ascending `ranges`."""
-    return codec.ranges_subtract([ranges[0], ranges[-2] + ranges[-1] - ranges[0]], ranges) if ranges else []
 
 
 def skip(ranges: list[int], n: int) -> list[int]:

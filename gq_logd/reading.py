@@ -60,7 +60,7 @@ def by_lane(partition: Partition, offset: int, lane: int, max_bytes: int, isolat
         raise BadRequest(f"lane {lane} is none: use 0-4, or -1 for all")
     partition.check_offset(offset)
     limit = partition.limit(isolation)
-    ranges, following = lane_within(partition, offset, limit, lane, LANE_RANGES)
+    ranges, following = lane_within(partition, offset, limit, lane, _about(partition, offset, max_bytes))
     fetched = empty(partition, following)
     if not ranges:
         return fetched, NOTHING
@@ -74,6 +74,13 @@ def by_lane(partition: Partition, offset: int, lane: int, max_bytes: int, isolat
         fetched.hidden = partition.transactions.aborted_within(part.base, fetched.next_offset)
     partition.stats.bytes_consumed += len(data)
     return fetched, data
+
+
+def _about(partition: Partition, offset: int, max_bytes: int) -> int:
+    """Ranges to look for: as many as there may be records in max_bytes, going by the mean size there."""
+    part = partition.log.find(offset)
+    records = part.next_offset - part.base
+    return min(LANE_RANGES, max_bytes * records // max(part.size, 1) + 1)
 
 
 def lane_within(partition: Partition, offset: int, limit: int, lane: int, most: int) -> tuple["array[int]", int]:

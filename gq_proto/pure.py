@@ -257,14 +257,14 @@ def check(data: Any) -> tuple[int, int, int, int]:
 
 
 def decode(data: Any, cls: type[_R] = Record, topic: str = "", partition: int = 0, owner: object = None, delivery: int = 1,  # type: ignore[assignment]
-           lo: int = 0, hi: int = 2**63 - 1, skip: Sequence[int] = ()) -> list[_R]:
+           lo: int = 0, hi: int = 2**63 - 1, skip: Sequence[int] = (), only: Sequence[int] | None = None) -> list[_R]:
     """The records of a fetch reply as objects of `cls`, made without calling its __init__. Left out: control records, offsets
-    outside [lo, hi) and inside the flat ranges `skip`. A last record that is cut short is not there; anything else that is wrong
-    raises Corrupt."""
-    if len(skip) % 2:
+    outside [lo, hi), inside the flat ranges `skip`, and outside those of `only`, if there are any: both ascend. A last record that
+    is cut short is not there; anything else that is wrong raises Corrupt, unless it lies behind all that is wanted."""
+    if len(skip) % 2 or len(only or ()) % 2:
         raise ValueError("flat ranges come in pairs: low, count")
     buf = memoryview(data).cast("B")
-    at, end, following, found, hidden = 0, len(buf), 0, [], 0
+    at, end, following, found, hidden, wanted = 0, len(buf), 0, [], 0, 0
     while at < end:
         why, head = parse(buf, at, end)
         if why == r.SHORT:
@@ -279,6 +279,14 @@ def decode(data: Any, cls: type[_R] = Record, topic: str = "", partition: int = 
         following = offset + 1
         while hidden < len(skip) and skip[hidden] + skip[hidden + 1] <= offset:
             hidden += 2
+        if only is not None:
+            while wanted < len(only) and only[wanted] + only[wanted + 1] <= offset:
+                wanted += 2
+            if wanted >= len(only):
+                break
+            if offset < only[wanted]:
+                at += head.total
+                continue
         if offset >= lo and not head.flags & r.CONTROL and not (hidden < len(skip) and skip[hidden] <= offset):
             if crc_of(buf, at, head.total) != head.crc:
                 raise Corrupt(f"the record at byte {at} of a reply for {topic}/{partition} {r.WHY[r.BAD_CRC]}")

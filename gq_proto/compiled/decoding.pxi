@@ -71,7 +71,7 @@ cdef class Record:
 
 
 def decode(object data, type cls=Record, object topic="", int32_t partition=0, object owner=None, int32_t delivery=1,
-           int64_t lo=0, int64_t hi=FARTHEST, object skip=()):
+           int64_t lo=0, int64_t hi=FARTHEST, object skip=(), object only=None):
     """The records of a fetch reply as objects of `cls`. See pure.decode."""
     cdef Py_buffer view
     cdef const uint8_t *p
@@ -80,8 +80,9 @@ def decode(object data, type cls=Record, object topic="", int32_t partition=0, o
     cdef gq_head head
     cdef int why
     cdef int64_t following = 0, hidden_low = FARTHEST, hidden_end = FARTHEST
-    cdef Py_ssize_t hidden = 0, hidden_count
+    cdef Py_ssize_t hidden = 0, hidden_count, wanted = 0
     cdef list found = [], hides = pairs_of(skip)
+    cdef Numbers wants = None if only is None else Numbers(pairs_of(only))
     cdef Record made
     if not issubclass(cls, Record):
         raise TypeError("decode makes Records or subclasses of it")
@@ -109,6 +110,14 @@ def decode(object data, type cls=Record, object topic="", int32_t partition=0, o
                 if hidden < hidden_count:
                     hidden_low = hides[hidden]
                     hidden_end = hidden_low + <int64_t>hides[hidden + 1]
+            if wants is not None:
+                while wanted < wants.size and wants.at[wanted] + wants.at[wanted + 1] <= head.offset:
+                    wanted += 2
+                if wanted >= wants.size:
+                    break
+                if head.offset < wants.at[wanted]:
+                    p += head.total
+                    continue
             if head.offset >= lo and not head.flags & CONTROL and not (hidden < hidden_count and hidden_low <= head.offset):
                 if not crc_right(p, &head):
                     raise Corrupt(f"the record at byte {p - <const uint8_t *>view.buf} of a reply for {topic}/{partition} "

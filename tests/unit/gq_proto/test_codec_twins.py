@@ -127,6 +127,18 @@ def test_walks(compiled, data, start, expected, base_position):
         assert compiled.find_valid(data, start, 0, offset) == pure.find_valid(data, start, 0, offset)
 
 
+@given(st.sets(st.integers(42, 80)), st.sets(st.integers(40, 60), max_size=5))
+def test_decode_gives_what_is_wanted_and_not_hidden(compiled, wanted, hidden):
+    builder = pure.BatchBuilder()
+    for number in range(20):
+        builder.add(None, b"%d" % number)
+    frame = bytearray(builder.seal())
+    pure.stamp(frame, 42, 1)
+    for codec in (compiled, pure):
+        found = codec.decode(frame, only=pure.ranges_of(wanted), skip=pure.ranges_of(hidden))
+        assert [m.offset for m in found] == sorted((wanted - hidden) & {*range(42, 62)})
+
+
 def shown(found: Any) -> Any:
     if not isinstance(found, list):
         return found
@@ -134,9 +146,10 @@ def shown(found: Any) -> Any:
              outcome(lambda m=m: m.value), outcome(lambda m=m: m.headers), outcome(lambda m=m: m.system_headers)) for m in found]
 
 
-@given(logs, st.sampled_from([0, 41, 43]), st.sampled_from([2**63 - 1, 44, 42]), st.lists(st.integers(0, 50), max_size=5))
-def test_decode(compiled, data, lo, hi, skip):
-    fields = {"topic": "t", "partition": 3, "delivery": 2, "lo": lo, "hi": hi, "skip": skip}
+@given(logs, st.sampled_from([0, 41, 43]), st.sampled_from([2**63 - 1, 44, 42]), st.lists(st.integers(0, 50), max_size=5),
+       st.none() | st.lists(st.integers(0, 50), max_size=5))
+def test_decode(compiled, data, lo, hi, skip, only):
+    fields = {"topic": "t", "partition": 3, "delivery": 2, "lo": lo, "hi": hi, "skip": skip, "only": only}
     assert shown(outcome(compiled.decode, data, **fields)) == shown(outcome(pure.decode, data, **fields))
     for without in (r.CONTROL, r.CONTROL | r.DELAYED, 0):
         assert outcome(compiled.columns, data, lo, hi, skip, without) == outcome(pure.columns, data, lo, hi, skip, without)
