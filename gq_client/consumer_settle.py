@@ -14,11 +14,12 @@ from gq_client.consumer_ask import Ask
 from gq_client.consumer_lease import HeldLease, intersect, pairs
 from gq_client.routing import To
 from gq_proto.errors import GoQueueError, StaleReceipt, UnknownMember
-from gq_proto.messages import Kind, Progress, Receipt1, Settle, Settle1, SettleReceipts, SettleReply
+from gq_proto.messages import Kind, Op, Progress, Receipt1, Settle, Settle1, SettleReceipts, SettleReply
 
 IN_FLIGHT_MAX: Final = 4
 LATE_MAX: Final = 1_000        # leases that are lost while the app still works on some of their messages
 RETRY_S: Final = 0.1
+FEW: Final = 16                # numbers in ranges that are sent as they are
 Item = tuple[HeldLease, Settle1]
 
 
@@ -57,6 +58,7 @@ class Settler:
                  finished: Callable[[HeldLease], None]) -> None:
         self.group, self.groups_partition = group, groups_partition
         self.member = ""
+        self.whole = False             # the coordinator understands acks of whole leases
         self._held, self._send, self._finished = held, send, finished
         self.late: dict[tuple[int, int], HeldLease] = {}
         self.stale = 0
@@ -132,7 +134,8 @@ class Settler:
     def _send_settle(self, items: list[Item], tickets: list[Ticket], now: float) -> None:
         batch = Batch(items, tickets)
         self._flying.append(batch)
-        body = Settle(self.group, self.member, [op for _, op in items], progress_of(self._held, now))
+        ops = [_whole(held, op) for held, op in items] if self.whole else [op for _, op in items]
+        body = Settle(self.group, self.member, ops, progress_of(self._held, now))
         self._ask(Kind.SETTLE, body, batch)
 
     def _send_receipts(self, items: list[Item], tickets: list[Ticket]) -> None:
@@ -192,6 +195,13 @@ def progress_of(held: dict[int, HeldLease], now: float) -> list[Progress]:
             lease.reported = started
             out.append(Progress(number, started, max(0, int((now - lease.at) * 1000))))
     return out
+
+
+def _whole(held: HeldLease, op: Settle1) -> Settle1:
+    """The op to send: many ranges that are the lease's need not be named."""
+    if op.op == Op.ACK and len(op.ranges) > FEW and op.ranges == held.lease.ranges:
+        return Settle1(Op.ACK, op.lease, [], whole=True)
+    return op
 
 
 def _receipt(held: HeldLease, op: Settle1) -> Receipt1:

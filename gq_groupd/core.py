@@ -309,7 +309,7 @@ class Core:
             return False
         heartbeat = min(self._desk.settings.heartbeat_ms, member.session_ms // 3)
         self._desk.reply(call, JoinReply(member.id, group.generation, self._members.assigned(group, member), heartbeat,
-                                         group.number, member.session_ms))
+                                         group.number, member.session_ms, True))
         return True
 
     def _join_late(self, call: Call) -> None:

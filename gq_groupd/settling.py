@@ -16,7 +16,7 @@ from gq_groupd.lease import Lease
 from gq_groupd.part import Part
 from gq_groupd.retries import backoff_ms
 from gq_proto import codec, limits, names
-from gq_proto.bitmaps import clipped, ranges_of
+from gq_proto.bitmaps import bitmap_of, clipped, ranges_of
 from gq_proto.errors import BadRequest, StaleReceipt
 from gq_proto.messages import Op, Progress, Receipt1, Settle1, SettleResult
 
@@ -33,7 +33,8 @@ class Settling:
 
     def settle(self, group: Group, member: str, items: list[Settle1]) -> list[SettleResult]:
         """One result an item, in order."""
-        return [self._item(self._lease_of(group, member, item.lease), item.op, item.ranges, item.arg_ms, item.reason)
+        return [self._whole(self._lease_of(group, member, item.lease)) if item.whole and item.op == Op.ACK else
+                self._item(self._lease_of(group, member, item.lease), item.op, item.ranges, item.arg_ms, item.reason)
                 for item in items]
 
     def receipt(self, receipt: Receipt1) -> SettleResult:
@@ -62,13 +63,22 @@ class Settling:
         lease = self._desk.state.leases.get(id)
         return lease if lease and lease.part.group is group and lease.member == member else None
 
+    def _whole(self, lease: Lease | None) -> SettleResult:
+        """Every message of it is acked."""
+        if lease is None:
+            return SettleResult(StaleReceipt.code, _STALE)
+        messages = lease.open.copy() if len(lease.open) == lease.total else bitmap_of(lease.ranges)
+        left = self._ack(lease, messages, lease.ranges if lease.ascends else None)
+        self._desk.touch(lease.part)
+        return SettleResult(StaleReceipt.code, _STALE, ranges_of(left)) if left else SettleResult()
+
     def _item(self, lease: Lease | None, op: int, ranges: list[int], arg_ms: int, reason: str) -> SettleResult:
         _check(ranges)
         if lease is None:
             return SettleResult(StaleReceipt.code, _STALE, ranges)
         messages, outside = clipped(ranges, lease.low, lease.high)
         if op == Op.ACK:
-            left = self._ack(lease, messages, None if outside else ranges)
+            left = self._ack(lease, messages, ranges if not outside and codec.ranges_ascend(ranges) else None)
         elif op == Op.NACK:
             left = self._nack(lease, messages, arg_ms, reason)
         elif op == Op.REJECT:
@@ -86,6 +96,7 @@ class Settling:
     # -- ops; each answers with what was refused --------------------------------------------------
 
     def _ack(self, lease: Lease, messages: BitMap64, ranges: list[int] | None) -> BitMap64:
+        """ranges: those of all of them, where they are at hand and ascend."""
         good = messages & lease.open
         left = messages - good
         if left:
@@ -96,8 +107,7 @@ class Settling:
                 lease.progress(lease.reach_of(good), self._desk.now_ms + lease.visibility_ms)
             if lease.anchor < 0:
                 self._desk.ages.acked(lease.part.group.name, lease.part.topic, lease.part.key, good, self._desk.now_ms)
-            whole = ranges is not None and not left and len(good) == len(messages) and codec.ranges_ascend(ranges)
-            self.ack(lease.part, lease.id, good, How.ACKED, lease.anchor, ranges if whole else None)
+            self.ack(lease.part, lease.id, good, How.ACKED, lease.anchor, ranges if len(good) == len(messages) else None)
             self.arm(lease)
         return left
 

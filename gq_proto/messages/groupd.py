@@ -33,6 +33,7 @@ class JoinReply(Body):
     heartbeat_ms: int
     group_number: int = 0
     session_ms: int = limits.SESSION_MS
+    whole: bool = False          # Settle1.whole is understood
 
 
 class AssignedPush(Body):
@@ -61,13 +62,15 @@ class Progress(Body):
 
 
 class Settle1(Body):
-    """One op on messages of one lease. ranges are offsets; arg and reason as Op says."""
+    """One op on messages of one lease. ranges are offsets; arg and reason as Op says. whole: an ack of every message of the lease,
+    with no ranges: there may be hundreds."""
 
     op: int
     lease: int
     ranges: list[int]
     arg_ms: int = -1
     reason: str = ""
+    whole: bool = False
 
 
 class Heartbeat(Body):
@@ -118,7 +121,7 @@ class Lease(Body):
 
 
 class SettleResult(Body):
-    """error 0, or StaleReceipt and the ranges it is about (the rest was taken)."""
+    """error 0, or StaleReceipt and the ranges it is about: none of them, all that was asked for; else the rest was taken."""
 
     error: int = 0
     message: str = ""

@@ -267,7 +267,9 @@ class Consumer:
                                  lease.lease, lease.random, arg)
             kind, body = Kind.SETTLE_RECEIPTS, m.SettleReceipts([receipt])
         else:
-            kind, body = Kind.SETTLE, m.Settle(self.group, self.name, [m.Settle1(op, lease.lease, ranges, arg)])  # type: ignore[assignment]
+            whole = op == Op.ACK and ranges == lease.ranges and lease.lease % 2 == 0
+            item = m.Settle1(op, lease.lease, [] if whole else ranges, arg, "", whole)
+            kind, body = Kind.SETTLE, m.Settle(self.group, self.name, [item])  # type: ignore[assignment]
         self._line.call(kind, body, lambda reply, frames, error: self._settled(held, op, ranges, messages, reply, tries, asked_at),
                         timeout_s=2.0)
 
@@ -282,7 +284,8 @@ class Consumer:
             return
         result = reply.settled[0]
         assert result.error in (0, StaleReceipt.code), result
-        stale = {o for low, n in zip(result.stale[::2], result.stale[1::2]) for o in range(low, low + n)}
+        refused = result.stale or (ranges if result.error else [])
+        stale = {o for low, n in zip(refused[::2], refused[1::2]) for o in range(low, low + n)}
         oracle.counts["stale"] += len(stale)
         if op == Op.ACK:
             for offset, id in messages:

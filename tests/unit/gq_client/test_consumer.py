@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gq_client.consumer import LINGER_S, ConsumerCore
-from gq_client.consumer_lease import Message
+from gq_client.consumer_lease import Message, count
 from gq_client.consumer_options import ConsumerOptions
 from gq_proto import codec
 from gq_proto.errors import BadRequest, NotLeader, StaleReceipt, Unavailable, UnknownMember
@@ -76,11 +76,11 @@ class Play:
         ask.then(self.now, body, list(frames), error)
         return ask
 
-    def joined(self, member: str = "m1") -> "Play":
+    def joined(self, member: str = "m1", whole: bool = False) -> "Play":
         if not self.asked(Kind.JOIN):
             self.core.start(self.now)
         self.answer(Kind.JOIN, JoinReply(member, 1, [Assigned(TOPIC_ID, "t", 0, EPOCH)], 3000, 9,
-                                         self.core.options.session_ms or self.node_session_ms))
+                                         self.core.options.session_ms or self.node_session_ms, whole))
         return self
 
     def leased(self, number: int, *ranges: int, delivery: int = 1, epoch: int = EPOCH) -> "Play":
@@ -266,6 +266,39 @@ def test_gone_corrupt_and_partial_ranges() -> None:
     play.core.flush(play.now)
     assert [(op.op, op.ranges, op.reason) for op in play.pop(Kind.SETTLE).body.items] == [(Op.REJECT, [5, 1], "corrupt")]
     assert play.core.held[1].open == [10, 10]
+
+
+SCATTERED = [x for low in range(0, 60, 3) for x in (low, 1)]
+
+
+def settled(play: Play, ranges: list[int], acked: int) -> Any:
+    """The Settle, once so many messages of a lease are acked."""
+    play.leased(1, *ranges).bytes_by_ranges()
+    for message in play.walk(acked):
+        message.ack()
+    play.core.flush(play.now)
+    return play.pop(Kind.SETTLE)
+
+
+def test_a_whole_lease_of_many_ranges_is_acked_without_them_where_that_is_understood() -> None:
+    [op] = settled(Play().joined(whole=True), SCATTERED, 20).body.items
+    assert (op.op, op.lease, op.ranges, op.whole) == (Op.ACK, 1, [], True)
+    for play, ranges, acked in ((Play().joined(), SCATTERED, 20), (Play().joined(whole=True), SCATTERED, 19),
+                                (Play().joined(whole=True), [0, 20], 20)):
+        [op] = settled(play, ranges, acked).body.items
+        assert not op.whole and count(op.ranges) == acked
+
+
+def test_what_is_refused_of_a_whole_ack_is_known_by_its_messages() -> None:
+    play = Play().joined(whole=True)
+    ask = settled(play, SCATTERED, 20)
+    ask.then(play.now, SettleReply([SettleResult(StaleReceipt.code, "", [3, 1])]), [], None)
+    assert play.core.settler.stale == 1
+    play = Play().joined(whole=True)
+    ask = settled(play, SCATTERED, 20)
+    ask.then(play.now, None, [], UnknownMember("its session ended"))
+    [late] = play.asked(Kind.SETTLE_RECEIPTS)
+    assert [item.offset for item in late.body.items] == SCATTERED[::2], "by receipt each is named"
 
 
 def test_a_lease_of_an_ended_epoch_goes_back() -> None:

@@ -269,8 +269,8 @@ class Rig:
         return self.ask(Kind.POLL, m.Poll(group, member, 0, most, **more), member.encode()).leases
 
     def settle(self, lease: m.Lease, op: m.Op = m.Op.ACK, ranges: list[int] | None = None, member: str = "a", group: str = "g",
-               arg_ms: int = -1, reason: str = "", progress: list[m.Progress] | None = None) -> m.SettleResult:
-        item = m.Settle1(op, lease.lease, lease.ranges if ranges is None else ranges, arg_ms, reason)
+               arg_ms: int = -1, reason: str = "", progress: list[m.Progress] | None = None, whole: bool = False) -> m.SettleResult:
+        item = m.Settle1(op, lease.lease, [] if whole else lease.ranges if ranges is None else ranges, arg_ms, reason, whole)
         return self.ask(Kind.SETTLE, m.Settle(group, member, [item], progress or []), member.encode()).settled[0]
 
     def heartbeat(self, member: str = "a", leases: Iterable[m.Lease] = (), group: str = "g",

@@ -1,11 +1,14 @@
 """What becomes of leased messages."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gq_groupd import effects as fx
 from gq_groupd.entries import Acked, decode
 from gq_proto.errors import BadRequest, StaleReceipt
-from gq_proto.messages import Kind, Leave, Op, Progress, Receipt1, Settle, Settle1, SettleReceipts
+from gq_proto.messages import Kind, Lease, Leave, Op, Progress, Receipt1, Settle, Settle1, SettleReceipts
+from gq_proto.record import kind_of
 from tests.unit.gq_groupd.rig import Rig, offsets
 
 STALE = StaleReceipt.code
@@ -47,6 +50,51 @@ def test_an_ack_that_names_messages_twice_is_written_once() -> None:
     assert r.settle(lease, ranges=[0, 6]).error == 0, "a repeated ack is none"
     acked = [entry.ranges for entry in map(decode, [value for _, _, value in r.journal]) if isinstance(entry, Acked)]
     assert acked == [[0, 5], [5, 1]] and (r.part().committed, r.part().lag) == (6, 4)
+
+
+def test_an_ack_of_a_whole_lease_names_none_of_its_messages() -> None:
+    r = rig(0)
+    for kind in [kind_of(0, 0), kind_of(0, 3)] * 20:
+        r.publish(1, kind=kind)
+    urgent, others = r.poll()
+    assert len(urgent.ranges) == len(others.ranges) == 40
+    assert r.settle(urgent, whole=True).error == 0
+    assert (r.part().lag, r.part().in_flight) == (20, 20)
+    assert r.settle(urgent, whole=True).error == 0, "a repeated ack is none"
+    acked = [entry.ranges for entry in map(decode, [value for _, _, value in r.journal]) if isinstance(entry, Acked)]
+    assert acked == [urgent.ranges]
+    r.restart()
+    assert (r.part().lag, r.part().acked_ahead) == (20, urgent.ranges[2:])
+    assert r.settle(others, whole=True).error == 0
+    assert (r.part().committed, r.part().lag) == (40, 0)
+
+
+def test_an_ack_of_a_whole_lease_that_is_nobodys_is_stale() -> None:
+    r = rig(5)
+    [lease] = r.poll()
+    r.join("b")
+    for known in (lease, Lease(77, 1, 2, "t", 0, 1, 1, [0, 5], 1)):
+        assert r.settle(known, member="b", whole=True).error == StaleReceipt.code
+    assert r.part().lag == 5
+
+
+@given(st.lists(st.tuples(st.sampled_from([Op.ACK, Op.NACK, Op.REJECT, Op.RELEASE, Op.EXTEND]), st.integers(0, 11)), max_size=8),
+       st.booleans())
+def test_an_ack_of_a_whole_lease_is_one_of_all_its_messages(ops: list[tuple[Op, int]], again: bool) -> None:
+    """Whatever became of them before, handed out again or not."""
+    told = []
+    for whole in (True, False):
+        r = rig(12, backoff_base_ms=1)
+        [lease] = r.poll()
+        for op, offset in ops:
+            r.settle(lease, op, [offset, 1])
+        if again:
+            r.advance(5)
+            r.poll()
+        result = r.settle(lease, whole=whole)
+        part = r.part()
+        told.append((result, part.committed, part.lag, part.in_flight, part.retrying, part.acked_ahead))
+    assert told[0] == told[1]
 
 
 def test_nack_backs_off_and_the_last_one_is_a_dead_letter() -> None:
