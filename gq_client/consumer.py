@@ -111,8 +111,8 @@ class ConsumerCore:
                 self._join_at = self._after_failure(now, error)
             return
         self._failures = 0
-        self.member, self.settler.whole = body.member, body.whole
-        self.settler.member = body.member
+        self.member = self.settler.member = body.member
+        self.settler.whole = True
         self.group_number, self._heartbeat_s = body.group_number, body.heartbeat_ms / 1000
         self._session_s = body.session_ms / 1000
         self._become("joined")

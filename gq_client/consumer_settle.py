@@ -43,12 +43,12 @@ class Ticket:
 
 
 class Batch:
-    """What one request settles, and who waits for it."""
+    """What one request settles, and who waits for it. `whole`: some of it without naming it."""
 
-    __slots__ = ("items", "tickets")
+    __slots__ = ("items", "tickets", "whole")
 
     def __init__(self, items: list[Item], tickets: list[Ticket]) -> None:
-        self.items, self.tickets = items, tickets
+        self.items, self.tickets, self.whole = items, tickets, False
 
 
 class Settler:
@@ -58,7 +58,7 @@ class Settler:
                  finished: Callable[[HeldLease], None]) -> None:
         self.group, self.groups_partition = group, groups_partition
         self.member = ""
-        self.whole = False             # the coordinator understands acks of whole leases
+        self.whole = True              # acks of whole leases name no ranges, until the coordinator shows that it knows none
         self._held, self._send, self._finished = held, send, finished
         self.late: dict[tuple[int, int], HeldLease] = {}
         self.stale = 0
@@ -135,6 +135,7 @@ class Settler:
         batch = Batch(items, tickets)
         self._flying.append(batch)
         ops = [_whole(held, op) for held, op in items] if self.whole else [op for _, op in items]
+        batch.whole = any(op.whole for op in ops)
         body = Settle(self.group, self.member, ops, progress_of(self._held, now))
         self._ask(Kind.SETTLE, body, batch)
 
@@ -153,6 +154,12 @@ class Settler:
         self._flying.remove(batch)
         if error is not None and (error.retriable or isinstance(error, UnknownMember)):
             self._resend(batch, error, now)
+            return
+        if batch.whole and isinstance(body, SettleReply) and not body.whole:
+            self.whole = False         # an older groupd took over: it acked nothing
+            self._again += batch.items
+            self._tickets += batch.tickets
+            self.flush(now)
             return
         results = body.settled if body else []
         for (held, op), result in zip(batch.items, results, strict=False):
@@ -199,8 +206,8 @@ def progress_of(held: dict[int, HeldLease], now: float) -> list[Progress]:
 
 def _whole(held: HeldLease, op: Settle1) -> Settle1:
     """The op to send: many ranges that are the lease's need not be named."""
-    if op.op == Op.ACK and len(op.ranges) > FEW and op.ranges == held.lease.ranges:
-        return Settle1(Op.ACK, op.lease, [], whole=True)
+    if op.op == Op.ACK and len(op.ranges) > FEW and held.lease.random and op.ranges == held.lease.ranges:
+        return Settle1(Op.ACK, op.lease, [], whole=held.lease.random)
     return op
 
 

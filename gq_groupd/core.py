@@ -309,7 +309,7 @@ class Core:
             return False
         heartbeat = min(self._desk.settings.heartbeat_ms, member.session_ms // 3)
         self._desk.reply(call, JoinReply(member.id, group.generation, self._members.assigned(group, member), heartbeat,
-                                         group.number, member.session_ms, True))
+                                         group.number, member.session_ms))
         return True
 
     def _join_late(self, call: Call) -> None:
@@ -341,7 +341,7 @@ class Core:
             self._members.heard(member, member.peer)
         settled = self._settling.settle(group, body.member, body.items)
         self._settling.progress(group, body.member, body.progress)
-        self._desk.reply(call, SettleReply(settled))
+        self._desk.reply(call, SettleReply(settled, True))
         if member and member.in_flight < self._desk.settings.max_in_flight:
             self._desk.wake(group)
 

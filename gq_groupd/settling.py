@@ -33,7 +33,7 @@ class Settling:
 
     def settle(self, group: Group, member: str, items: list[Settle1]) -> list[SettleResult]:
         """One result an item, in order."""
-        return [self._whole(self._lease_of(group, member, item.lease)) if item.whole and item.op == Op.ACK else
+        return [self._whole(self._lease_of(group, member, item.lease), item.whole) if item.whole and item.op == Op.ACK else
                 self._item(self._lease_of(group, member, item.lease), item.op, item.ranges, item.arg_ms, item.reason)
                 for item in items]
 
@@ -63,9 +63,9 @@ class Settling:
         lease = self._desk.state.leases.get(id)
         return lease if lease and lease.part.group is group and lease.member == member else None
 
-    def _whole(self, lease: Lease | None) -> SettleResult:
+    def _whole(self, lease: Lease | None, random: int) -> SettleResult:
         """Every message of it is acked."""
-        if lease is None:
+        if lease is None or lease.random != random:
             return SettleResult(StaleReceipt.code, _STALE)
         messages = lease.open.copy() if len(lease.open) == lease.total else bitmap_of(lease.ranges)
         left = self._ack(lease, messages, lease.ranges if lease.ascends else None)

@@ -17,7 +17,8 @@ from gq_proto.runs import ALL_LANES
 from gq_proto.segment import RUN_ENTRY, Derived
 
 Bytes = bytes | memoryview
-LANE_RANGES = 2_048             # of one priority, read in one go
+LANE_RANGES = 2_048             # of one priority, read in one go: so many at most,
+LANE_RANGES_MIN = 256           # and so many at least are looked for
 RUNS_LOOKED_AT_MAX = 262_144    # of others, before somebody else has his turn
 NOTHING: Bytes = b""
 
@@ -77,10 +78,11 @@ def by_lane(partition: Partition, offset: int, lane: int, max_bytes: int, isolat
 
 
 def _about(partition: Partition, offset: int, max_bytes: int) -> int:
-    """Ranges to look for: as many as there may be records in max_bytes, going by the mean size there."""
+    """Ranges to look for: as many as there may be records in max_bytes, going by the mean size there; small ones of one priority
+    may lie among large ones."""
     part = partition.log.find(offset)
     records = part.next_offset - part.base
-    return min(LANE_RANGES, max_bytes * records // max(part.size, 1) + 1)
+    return min(LANE_RANGES, max(LANE_RANGES_MIN, max_bytes * records // max(part.size, 1)))
 
 
 def lane_within(partition: Partition, offset: int, limit: int, lane: int, most: int) -> tuple["array[int]", int]:

@@ -111,7 +111,7 @@ def decode(object data, type cls=Record, object topic="", int32_t partition=0, o
                     hidden_low = hides[hidden]
                     hidden_end = hidden_low + <int64_t>hides[hidden + 1]
             if wants is not None:
-                while wanted < wants.size and wants.at[wanted] + wants.at[wanted + 1] <= head.offset:
+                while wanted < wants.size and head.offset - wants.at[wanted] >= wants.at[wanted + 1]:
                     wanted += 2
                 if wanted >= wants.size:
                     break

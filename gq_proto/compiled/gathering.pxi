@@ -113,6 +113,7 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
         raise ValueError("flat ranges come in pairs: low, count")
     points.packed, points.count, points.base = <const uint8_t *>PyBytes_AS_STRING(index), PyBytes_GET_SIZE(index) // 8, base
     points.near = 0
+    max_bytes = min(max_bytes, FAR)
     low = high = 0
     if count:
         low = wanted_ranges.at[0]

@@ -33,7 +33,6 @@ class JoinReply(Body):
     heartbeat_ms: int
     group_number: int = 0
     session_ms: int = limits.SESSION_MS
-    whole: bool = False          # Settle1.whole is understood
 
 
 class AssignedPush(Body):
@@ -62,15 +61,15 @@ class Progress(Body):
 
 
 class Settle1(Body):
-    """One op on messages of one lease. ranges are offsets; arg and reason as Op says. whole: an ack of every message of the lease,
-    with no ranges: there may be hundreds."""
+    """One op on messages of one lease. ranges are offsets; arg and reason as Op says. whole: the lease's random number makes an ack
+    one of all its messages, with no ranges: there may be hundreds."""
 
     op: int
     lease: int
     ranges: list[int]
     arg_ms: int = -1
     reason: str = ""
-    whole: bool = False
+    whole: int = 0
 
 
 class Heartbeat(Body):
@@ -147,7 +146,10 @@ class Settle(Body):
 
 
 class SettleReply(Body):
+    """whole: Settle1.whole is understood. Who does not say so took such an ack for one of nothing."""
+
     settled: list[SettleResult]
+    whole: bool = False
 
 
 class Receipt1(Body):

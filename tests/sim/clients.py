@@ -267,7 +267,7 @@ class Consumer:
                                  lease.lease, lease.random, arg)
             kind, body = Kind.SETTLE_RECEIPTS, m.SettleReceipts([receipt])
         else:
-            whole = op == Op.ACK and ranges == lease.ranges and lease.lease % 2 == 0
+            whole = lease.random if op == Op.ACK and ranges == lease.ranges and lease.lease % 2 == 0 else 0
             item = m.Settle1(op, lease.lease, [] if whole else ranges, arg, "", whole)
             kind, body = Kind.SETTLE, m.Settle(self.group, self.name, [item])  # type: ignore[assignment]
         self._line.call(kind, body, lambda reply, frames, error: self._settled(held, op, ranges, messages, reply, tries, asked_at),

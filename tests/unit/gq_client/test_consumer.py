@@ -76,11 +76,11 @@ class Play:
         ask.then(self.now, body, list(frames), error)
         return ask
 
-    def joined(self, member: str = "m1", whole: bool = False) -> "Play":
+    def joined(self, member: str = "m1") -> "Play":
         if not self.asked(Kind.JOIN):
             self.core.start(self.now)
         self.answer(Kind.JOIN, JoinReply(member, 1, [Assigned(TOPIC_ID, "t", 0, EPOCH)], 3000, 9,
-                                         self.core.options.session_ms or self.node_session_ms, whole))
+                                         self.core.options.session_ms or self.node_session_ms))
         return self
 
     def leased(self, number: int, *ranges: int, delivery: int = 1, epoch: int = EPOCH) -> "Play":
@@ -280,21 +280,36 @@ def settled(play: Play, ranges: list[int], acked: int) -> Any:
     return play.pop(Kind.SETTLE)
 
 
-def test_a_whole_lease_of_many_ranges_is_acked_without_them_where_that_is_understood() -> None:
-    [op] = settled(Play().joined(whole=True), SCATTERED, 20).body.items
-    assert (op.op, op.lease, op.ranges, op.whole) == (Op.ACK, 1, [], True)
-    for play, ranges, acked in ((Play().joined(), SCATTERED, 20), (Play().joined(whole=True), SCATTERED, 19),
-                                (Play().joined(whole=True), [0, 20], 20)):
-        [op] = settled(play, ranges, acked).body.items
+def test_a_whole_lease_of_many_ranges_is_acked_without_them() -> None:
+    [op] = settled(Play().joined(), SCATTERED, 20).body.items
+    assert (op.op, op.lease, op.ranges, op.whole) == (Op.ACK, 1, [], 42)
+    for ranges, acked in ((SCATTERED, 19), ([0, 20], 20)):
+        [op] = settled(Play().joined(), ranges, acked).body.items
         assert not op.whole and count(op.ranges) == acked
 
 
-def test_what_is_refused_of_a_whole_ack_is_known_by_its_messages() -> None:
-    play = Play().joined(whole=True)
+def test_an_older_groupd_that_took_over_is_told_again_by_ranges() -> None:
+    """It answers that all is well: to it that was an ack of nothing."""
+    play = Play().joined()
     ask = settled(play, SCATTERED, 20)
-    ask.then(play.now, SettleReply([SettleResult(StaleReceipt.code, "", [3, 1])]), [], None)
-    assert play.core.settler.stale == 1
-    play = Play().joined(whole=True)
+    held = play.core.held[1]
+    ticket = play.core.confirm(play.now, held, 0)
+    ask.then(play.now, SettleReply([SettleResult()]), [], None)
+    assert not ticket.done and play.core.held
+    again = play.pop(Kind.SETTLE)
+    assert [(op.op, op.ranges, op.whole) for op in again.body.items] == [(Op.ACK, SCATTERED, 0)]
+    again.then(play.now, SettleReply([SettleResult()]), [], None)
+    assert ticket.done and ticket.error is None
+    assert not play.core.settler.whole
+
+
+def test_what_is_refused_of_a_whole_ack_is_known_by_its_messages() -> None:
+    for stale, refused in (([3, 1], 1), ([], 20)):
+        play = Play().joined()
+        ask = settled(play, SCATTERED, 20)
+        ask.then(play.now, SettleReply([SettleResult(StaleReceipt.code, "", stale)], True), [], None)
+        assert play.core.settler.stale == refused
+    play = Play().joined()
     ask = settled(play, SCATTERED, 20)
     ask.then(play.now, None, [], UnknownMember("its session ended"))
     [late] = play.asked(Kind.SETTLE_RECEIPTS)

@@ -270,7 +270,8 @@ class Rig:
 
     def settle(self, lease: m.Lease, op: m.Op = m.Op.ACK, ranges: list[int] | None = None, member: str = "a", group: str = "g",
                arg_ms: int = -1, reason: str = "", progress: list[m.Progress] | None = None, whole: bool = False) -> m.SettleResult:
-        item = m.Settle1(op, lease.lease, [] if whole else lease.ranges if ranges is None else ranges, arg_ms, reason, whole)
+        item = m.Settle1(op, lease.lease, [] if whole else lease.ranges if ranges is None else ranges, arg_ms, reason,
+                         lease.random if whole else 0)
         return self.ask(Kind.SETTLE, m.Settle(group, member, [item], progress or []), member.encode()).settled[0]
 
     def heartbeat(self, member: str = "a", leases: Iterable[m.Lease] = (), group: str = "g",

@@ -73,8 +73,10 @@ def test_an_ack_of_a_whole_lease_that_is_nobodys_is_stale() -> None:
     r = rig(5)
     [lease] = r.poll()
     r.join("b")
-    for known in (lease, Lease(77, 1, 2, "t", 0, 1, 1, [0, 5], 1)):
-        assert r.settle(known, member="b", whole=True).error == StaleReceipt.code
+    unknown = Lease(lease.lease + 77, 1, 2, "t", 0, 1, 1, [0, 5], 1)
+    namesake = Lease(lease.lease, lease.random + 1, 2, "t", 0, 1, 1, [0, 5], 1)
+    for member, known in (("b", lease), ("a", unknown), ("a", namesake)):
+        assert r.settle(known, member=member, whole=True).error == StaleReceipt.code
     assert r.part().lag == 5
 
 
