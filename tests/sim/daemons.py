@@ -147,6 +147,8 @@ class Logd:
     def _handle(self, call: Call) -> None:
         assert self.core
         self.core.handle(call, self.world.now)
+        for effect in self.core.effects():
+            self._do(self.core, effect)
         self._turn_soon()
 
     def _turn_soon(self) -> None:

@@ -53,6 +53,16 @@ def test_more_parts_than_a_reply_may_have_frames_are_refused(tmp_path: Path) -> 
     assert len(world.ask(Kind.FETCH, messages.Fetch(parts[1:])).parts) == REQUEST_FRAMES_MAX
 
 
+def test_a_fetch_is_answered_before_the_next_request_is_looked_at_and_a_produce_at_the_turns_end(tmp_path: Path) -> None:
+    world = filled(tmp_path)
+    written, fetched = produce(batch_of(b"x")), Call(Kind.FETCH, messages.Fetch([part(1)]))
+    world.handle(written)
+    world.handle(fetched)
+    assert fetched.done and not written.done
+    world.turn()
+    assert written.done
+
+
 def test_every_offset_can_be_where_a_read_begins(tmp_path: Path) -> None:
     world = filled(tmp_path)
     for offset in [*range(101), *range(100, -1, -1)]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gq_logd.config import LogConfig
 from gq_logd.core import LogCore
-from gq_logd.effects import Fail, Remove, Reply, Sync
+from gq_logd.effects import Effect, Fail, Remove, Reply, Sync
 from gq_logd.partition import Partition
 from gq_proto import codec, messages
 from gq_proto.messages import Kind
@@ -105,7 +105,12 @@ class World:
     # -- driving -----------------------------------------------------------------------
 
     def turn(self) -> None:
-        for effect in self.core.turn(self.now, self.wall_us):
+        self.carry_out(self.core.turn(self.now, self.wall_us))
+        if self.held and not self.hold_syncs:
+            self.sync()
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
             if isinstance(effect, Reply):
                 call: Any = effect.call
                 assert not call.done
@@ -120,8 +125,6 @@ class World:
                 assert isinstance(effect, Remove)
                 self.removed.append(effect.path)
                 (self.disk.remove_tree if os.path.isdir(effect.path) else self.disk.remove)(effect.path)
-        if self.held and not self.hold_syncs:
-            self.sync()
 
     def sync(self) -> None:
         """Carry out the syncs that are held."""
@@ -143,10 +146,15 @@ class World:
         self.now = max(self.now, end)
         self.turn()
 
+    def handle(self, call: Call) -> None:
+        """Hand it in; what can be answered at once is."""
+        self.core.handle(call, self.now)
+        self.carry_out(self.core.effects())
+
     def send(self, *calls: Call) -> Any:
         """In one turn; the reply of the last one (None while it waits), or its error is raised."""
         for call in calls:
-            self.core.handle(call, self.now)
+            self.handle(call)
         self.turn()
         if calls[-1].error:
             raise calls[-1].error
