@@ -7,7 +7,6 @@ one before is damage, also where it was only passed over: a flipped offset never
 
 import os
 from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
@@ -24,7 +23,8 @@ class _Index:
 
     def __init__(self, packed: bytes, base: int) -> None:
         self._packed, self._base = packed, base
-        self._points = range(len(packed) // 8)
+        self._count = len(packed) // 8
+        self._near = 0          # the last point that was asked for
 
     def _offset(self, point: int) -> int:
         return self._base + int.from_bytes(self._packed[point * 8 : point * 8 + 4])
@@ -34,13 +34,31 @@ class _Index:
 
     def before(self, offset: int) -> tuple[int, int]:
         """(position, offset) of the last point at or below `offset`; (-1, -1) if there is none."""
-        point = bisect_right(self._points, offset, key=self._offset) - 1
+        point = self._find(offset)
         return (self._position(point), self._offset(point)) if point >= 0 else (-1, -1)
 
     def behind(self, offset: int, end: int) -> int:
         """Position of the first point at or above `offset`, at most `end`."""
-        point = bisect_left(self._points, offset, key=self._offset)
-        return min(self._position(point), end) if point < len(self._points) else end
+        point = self._find(offset - 1) + 1
+        return min(self._position(point), end) if point < self._count else end
+
+    def _find(self, offset: int) -> int:
+        """Number of the last point at or below `offset`, -1 if there is none. One near the last asked for is found soon."""
+        low, step = self._near, 1
+        if self._reaches(low, offset):
+            while self._reaches(low + step, offset):
+                low, step = low + step, 2 * step
+            high = min(low + step, self._count)
+        else:
+            low, high = -1, min(low, self._count)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._reaches(middle, offset) else (low, middle)
+        self._near = max(low, 0)
+        return low
+
+    def _reaches(self, point: int, offset: int) -> bool:
+        return point < self._count and self._offset(point) <= offset
 
 
 def gather(fd: int, start_position: int, end_position: int, ranges: Sequence[int], index: bytes = b"", base: int = 0,
