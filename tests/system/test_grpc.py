@@ -383,6 +383,12 @@ def test_join_poll_heartbeat_leave_and_commit(rpc: Rpc) -> None:
     assert list(acked) == [2]
 
 
+def silent_s(rpc: Rpc, group: str) -> float:
+    """For how long nothing was heard of its only member, at least."""
+    [member] = rpc.node.client().describe_group(group).members
+    return member.age_ms / 1000
+
+
 @pytest.mark.quiet
 def test_a_poll_that_is_given_up_costs_nobody_a_message(rpc: Rpc) -> None:
     stub, topic = rpc.stub(), rpc.topic()
@@ -390,8 +396,9 @@ def test_a_poll_that_is_given_up_costs_nobody_a_message(rpc: Rpc) -> None:
     start = time.monotonic()
     assert not stub.Poll(pb.PollRequest(**me), timeout=0.7).messages        # its deadline comes before wait_ms
     assert time.monotonic() - start < 0.7
+    start = time.monotonic()
     left = stub.Poll.future(pb.PollRequest(**me, wait_ms=20_000))
-    time.sleep(0.2)
+    until(lambda: time.monotonic() - start > silent_s(rpc, "given-up"), "the poll has reached the group's coordinator")
     left.cancel()
     rpc.publish(topic, b"for the next one")
     start = time.monotonic()
