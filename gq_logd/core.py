@@ -3,8 +3,9 @@
     core = LogCore(disk, data_dir, node_id, config)
     while core.recover(now): ...              one partition a call
     core.apply(metadata reply, now, wall_us)
-    core.handle(call, now)                    any number, then
-    core.turn(now, wall_us) -> effects        once: one write per partition, then the answers
+    core.handle(call, now)                    any number, each followed by
+    core.effects() -> effects                 what is answered at once; then
+    core.turn(now, wall_us) -> effects        once: one write per partition, then the other answers
     core.synced(job, error, now, write_error) the outcome of a Sync effect, followed by a turn
     core.next_deadline(now, wall_us)          when the next turn is due though nothing came
 

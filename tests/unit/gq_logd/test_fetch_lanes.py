@@ -44,6 +44,16 @@ def test_one_lane_against_a_list(tmp_path_factory: pytest.TempPathFactory, lanes
     world.core.files.pool.close()
 
 
+def test_small_records_among_large_ones_come_many_at_a_time(tmp_path: Path) -> None:
+    """Going by the mean size there, 100,000 bytes hold one record or two."""
+    world = World(tmp_path)
+    for _ in range(150):
+        world.publish(batch_of(b"x" * 100_000, b"y", b"z", priorities=[4, 1, 2]))
+    call = fetch_of(1, 1, 100_000)
+    world.send(call)
+    assert len(brought(call)) == 150
+
+
 def test_what_is_delayed_is_left_out_and_what_was_aborted_is_hidden(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.publish(batch_of(b"a", b"b", priorities=[0, 2]), batch_of(b"late", flags=rec.DELAYED, headers=DELAY, priorities=[0]),

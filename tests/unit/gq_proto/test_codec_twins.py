@@ -194,6 +194,18 @@ def test_gather(compiled, case):
         os.close(fd)
 
 
+def test_gather_of_more_than_there_was_room_for_at_first(compiled):
+    records = [stamped(raw_record(value=bytes([number]) * 1_000_000), 41 + number) for number in range(12)]
+    size = sum(map(len, records))
+    fd = file_of(b"".join(records))
+    try:
+        for ranges, wanted in (([41, 12], records), ([42, 1, 44, 8], [records[1], *records[3:11]])):
+            found = compiled.gather(fd, 0, size, ranges)
+            assert found.data == b"".join(wanted) and found == pure.gather(fd, 0, size, ranges)
+    finally:
+        os.close(fd)
+
+
 runs = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([0, 2, 0x20, 0x22, 0x12, 0x0A])), max_size=30)
 
 
