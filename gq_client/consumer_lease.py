@@ -93,7 +93,7 @@ class HeldLease:
         self.lease, self.hub = lease, hub
         self.groups_partition, self.group_number = groups_partition, group_number
         self.todo = lease.ranges           # lists of ranges are never changed, others take their place
-        self.open = lease.ranges if codec.ranges_ascend(lease.ranges) else sorted_ranges(lease.ranges)
+        self.open = sorted_ranges(lease.ranges)
         self.count, self.low, self.high = count(self.open), self.open[0], self.open[-2] + self.open[-1]
         self._place = -1, 0                # an offset, and how many messages of the lease reach up to it
         self.chunks: deque[tuple[Any, list[int], int, int, list[int] | None]] = deque()    # bytes, hidden, low, high, only
@@ -263,7 +263,7 @@ def pairs(ranges: list[int]) -> list[tuple[int, int]]:
 
 def sorted_ranges(ranges: list[int]) -> list[int]:
     if codec.ranges_ascend(ranges):
-        return list(ranges)
+        return ranges
     return [x for low, high in sorted(pairs(ranges)) for x in (low, high - low)]
 
 

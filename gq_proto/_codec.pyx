@@ -18,7 +18,7 @@ from cpython.ref cimport Py_XDECREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, qsort, realloc
+from libc.stdlib cimport qsort
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 from posix.types cimport off_t
 
