@@ -72,6 +72,8 @@ class Lease:
 
     def reach_of(self, messages: BitMap64) -> int:
         """How many leading messages of the lease reach over all of `messages`."""
+        if len(messages) == self.total:
+            return self.total
         if len(self.ranges) == 2:
             return int(messages.max()) - self.low + 1
         if self.ascends:
