@@ -67,12 +67,8 @@ class Settling:
         """Every message of it is acked."""
         if lease is None or lease.random != random:
             return SettleResult(StaleReceipt.code, _STALE)
-        ranges = lease.ranges if lease.ascends else None
-        if len(lease.open) == lease.total:
-            self._acked(lease, lease.open.copy(), ranges)
-            left = BitMap64()
-        else:
-            left = self._ack(lease, bitmap_of(lease.ranges), ranges)
+        messages = lease.open.copy() if len(lease.open) == lease.total else bitmap_of(lease.ranges)
+        left = self._ack(lease, messages, lease.ranges if lease.ascends else None)
         self._desk.touch(lease.part)
         return SettleResult(StaleReceipt.code, _STALE, ranges_of(left)) if left else SettleResult()
 
@@ -109,14 +105,11 @@ class Settling:
         if good:
             if len(good) < len(lease.open):
                 lease.progress(lease.reach_of(good), self._desk.now_ms + lease.visibility_ms)
-            self._acked(lease, good, ranges if len(good) == len(messages) else None)
+            if lease.anchor < 0:
+                self._desk.ages.acked(lease.part.group.name, lease.part.topic, lease.part.key, good, self._desk.now_ms)
+            self.ack(lease.part, lease.id, good, How.ACKED, lease.anchor, ranges if len(good) == len(messages) else None)
+            self.arm(lease)
         return left
-
-    def _acked(self, lease: Lease, good: BitMap64, ranges: list[int] | None) -> None:
-        if lease.anchor < 0:
-            self._desk.ages.acked(lease.part.group.name, lease.part.topic, lease.part.key, good, self._desk.now_ms)
-        self.ack(lease.part, lease.id, good, How.ACKED, lease.anchor, ranges)
-        self.arm(lease)
 
     def ack(self, part: Part, lease: int, messages: BitMap64, how: How, anchor: int, ranges: list[int] | None = None) -> None:
         """Done with them; a ready record with its last message."""
