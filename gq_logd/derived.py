@@ -10,7 +10,7 @@ from typing import Final
 
 from gq_logd.pool import FilePool
 from gq_proto import codec
-from gq_proto.segment import Derived, DerivedFile, derived_block, derived_header
+from gq_proto.segment import RUN_ENTRY, Derived, DerivedFile, derived_block, derived_header
 
 ALWAYS: Final = (Derived.INDEX, Derived.TIMEINDEX, Derived.RUNS)     # the others only when they have an entry
 CACHE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -55,9 +55,7 @@ class Growing:
     def _unsaved(self) -> bytes | bytearray:
         if self.kind is not Derived.RUNS:
             return self.packed[self._saved:]
-        unsaved = bytearray()
-        codec.extend_runs(unsaved, self.base, codec.select_runs(self.packed, self.base, self._saved, 2**62)[0])
-        return unsaved
+        return runs_from(self.packed, self._saved - self.base)
 
     def flush(self, pool: FilePool, path: str, position: int, next_offset: int, footer: bytes | None = None) -> None:
         """Append a block that reaches `position`, and the footer that closes the file. OSError leaves the state as it was."""
@@ -78,6 +76,17 @@ class Growing:
         file.append(blocks)
         self._file_size, self._crc, self.covered = file.size, crc, position
         self._saved = next_offset if self.kind is Derived.RUNS else len(self.packed)
+
+
+def runs_from(packed: bytes | bytearray, relative: int) -> bytes | bytearray:
+    """The entries of `.runs` for records from offset base + relative on: the first is what of its run lies there."""
+    size = RUN_ENTRY.size
+    at = size * bisect_right(range(len(packed) // size), relative, key=lambda n: int.from_bytes(packed[n * size:n * size + 4]))
+    if not at:
+        return packed
+    offset, count, kind = RUN_ENTRY.unpack_from(packed, at - size)
+    cut = relative - offset
+    return (RUN_ENTRY.pack(relative, count - cut, kind) if cut < count else b"") + packed[at:]
 
 
 class PayloadCache:

@@ -18,7 +18,6 @@ from gq_proto import codec, ranges, segment
 from gq_proto import record as rec
 from gq_proto.errors import Corrupt
 from gq_proto.found import Scan, Stamped
-from gq_proto.runs import CONTROL_KIND
 from gq_proto.segment import Derived
 
 READ_MIN: Final = 64 * 1024
@@ -318,11 +317,4 @@ def flags_of(packed: bytes | bytearray) -> int:
 
 def lanes_of(packed: bytes | bytearray, base: int) -> list[segment.Lane]:
     """Per priority: records and first offset, control records left out: the footer of `.runs`."""
-    counts, firsts = [0] * 5, [-1] * 5
-    for relative, count, kind in segment.RUN_ENTRY.iter_unpack(packed):
-        if not kind & CONTROL_KIND:
-            lane = kind & 7
-            counts[lane] += count
-            if firsts[lane] < 0:
-                firsts[lane] = base + relative
-    return [segment.Lane(*lane) for lane in zip(counts, firsts)]
+    return [segment.Lane(count, base + first if count else -1) for count, first in codec.lane_totals(packed)]

@@ -103,6 +103,17 @@ def lane_counts(packed: bytes | bytearray, base: int, low: int, high: int) -> li
     return counts[:PRIORITIES]
 
 
+def lane_totals(packed: bytes | bytearray) -> list[tuple[int, int]]:
+    """Per priority (records, first offset - base, or -1), control records left out."""
+    counts, firsts = [0] * 8, [-1] * 8
+    for offset, count, kind in RUN_ENTRY.iter_unpack(packed):
+        if not kind & _CONTROL:
+            counts[kind & 7] += count
+            if firsts[kind & 7] < 0:
+                firsts[kind & 7] = offset
+    return list(zip(counts, firsts))[:PRIORITIES]
+
+
 def runs_by_lane(runs: Sequence[int]) -> tuple[list[int], list[list[int]]]:
     """Of flat, ascending runs those that are neither control nor delayed, as canonical ranges: all together, and per priority. A
     priority that does not exist, from a damaged index, counts as the last."""

@@ -140,6 +140,31 @@ def lane_counts(object packed, int64_t base, int64_t low, int64_t high):
     return [counts[0], counts[1], counts[2], counts[3], counts[4]]
 
 
+def lane_totals(object packed):
+    """Records and first offset per priority. See pure_runs.lane_totals."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef int64_t run
+    cdef int64_t counts[8]
+    cdef int64_t firsts[8]
+    cdef int kind, lane
+    for lane in range(8):
+        counts[lane], firsts[lane] = 0, -1
+    PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *>view.buf
+        for run in range(view.len // 9):
+            kind = p[run * 9 + 8]
+            lane = kind & 7
+            if not kind & 0x20:
+                counts[lane] += gq_u32(p + run * 9 + 4)
+                if firsts[lane] < 0:
+                    firsts[lane] = gq_u32(p + run * 9)
+    finally:
+        PyBuffer_Release(&view)
+    return [(counts[lane], firsts[lane]) for lane in range(5)]
+
+
 def lanes_within(object packed, int64_t base, list ranges):
     """Which lanes the records of some ranges are of. See pure_runs.lanes_within."""
     cdef Py_buffer view

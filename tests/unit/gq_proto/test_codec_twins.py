@@ -255,6 +255,19 @@ def test_lane_counts(compiled, pieces, low, high):
     assert counts == [sum(low <= o < high and kind & 0x37 == lane for o, kind in kinds.items()) for lane in range(5)]
 
 
+@given(runs)
+def test_lane_totals(compiled, pieces):
+    packed, kinds, offset = bytearray(), {}, 10
+    for count, kind in pieces:
+        pure.extend_runs(packed, 10, [offset, count, kind])
+        kinds |= dict.fromkeys(range(offset, offset + count), kind)
+        offset += count
+    totals = pure.lane_totals(packed)
+    assert compiled.lane_totals(packed) == totals
+    mine = [[o - 10 for o, kind in kinds.items() if kind & 0x27 == lane] for lane in range(5)]
+    assert totals == [(len(offsets), min(offsets, default=-1)) for offsets in mine]
+
+
 @given(runs, st.lists(st.tuples(st.integers(0, 6), st.integers(1, 9)), max_size=20))
 def test_lanes_within(compiled, pieces, wanted):
     packed, kinds, offset = bytearray(), {}, 10
