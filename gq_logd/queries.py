@@ -64,6 +64,9 @@ def _collect(partition: Partition, offset: int, end: int, lane: int, limit: int)
         if offset >= part.next_offset:
             offset = partition.log.behind(part)
             continue
+        if lane == CONTROLS_ONLY and not part.flags & rec.CONTROL:
+            offset = min(end, part.next_offset)
+            continue
         got, following = part.runs(offset, min(end, part.next_offset), lane, limit - len(found) // 3)
         found += got
         looked += len(part.packed(Derived.RUNS)) // 9

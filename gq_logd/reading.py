@@ -69,7 +69,7 @@ def by_lane(partition: Partition, offset: int, lane: int, max_bytes: int, isolat
     data, found, _ = part.gather(ranges, max_bytes)
     if not found:
         part.read(ranges[0], limit, 1)           # says what is wrong with it
-    if rng.count(found) < rng.count(ranges):
+    if found != ranges and rng.count(found) < rng.count(ranges):
         fetched.next_offset = found[-2] + found[-1] if found else ranges[0]
     if isolation == Isolation.READ_COMMITTED:
         fetched.hidden = partition.transactions.aborted_within(part.base, fetched.next_offset)

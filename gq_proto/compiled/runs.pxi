@@ -81,7 +81,7 @@ def lane_ranges(object packed, int64_t base, int64_t low, int64_t high, int64_t 
     """Plain records of one priority in [low, high). See pure_runs.lane_ranges."""
     cdef Py_buffer view
     cdef const uint8_t *p
-    cdef int64_t run, count, start, end, following = low, found = 0
+    cdef int64_t run, count, start, end, last = -1, found = 0
     cdef int64_t *out = NULL
     PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
     try:
@@ -95,20 +95,21 @@ def lane_ranges(object packed, int64_t base, int64_t low, int64_t high, int64_t 
             start = base + gq_u32(p + run * 9)
             if start >= high:
                 break
-            end = min(start + gq_u32(p + run * 9 + 4), high)
-            start = max(start, low)
-            if start >= end:
-                continue
-            if (p[run * 9 + 8] & 7) == lane and not p[run * 9 + 8] & 0x30:
-                if found and out[2 * found - 2] + out[2 * found - 1] == start:
-                    out[2 * found - 1] += end - start
-                elif found >= limit:
-                    break
-                else:
-                    out[2 * found], out[2 * found + 1] = start, end - start
-                    found += 1
-            following = end
-        return _array("q", PyBytes_FromStringAndSize(<char *>out, found * 16)), following
+            if (p[run * 9 + 8] & 0x37) == lane:
+                end = min(start + gq_u32(p + run * 9 + 4), high)
+                start = max(start, low)
+                if start < end:
+                    if found and out[2 * found - 2] + out[2 * found - 1] == start:
+                        out[2 * found - 1] += end - start
+                    elif found >= limit:
+                        break
+                    else:
+                        out[2 * found], out[2 * found + 1] = start, end - start
+                        found += 1
+            last = run
+        if last >= 0:
+            low = max(low, min(base + gq_u32(p + last * 9) + gq_u32(p + last * 9 + 4), high))
+        return _array("q", PyBytes_FromStringAndSize(<char *>out, found * 16)), low
     finally:
         PyMem_Free(out)
         PyBuffer_Release(&view)
