@@ -70,18 +70,22 @@ class Fetcher:
 
     def pump(self, now: float) -> None:
         """Move bytes on and ask for what is missing. `queue` holds the leases in the order to serve them."""
-        self._retry = {key: at for key, at in self._retry.items() if at > now}
+        if self._retry:
+            self._retry = {key: at for key, at in self._retry.items() if at > now}
+        ahead = []
         for key, stream in self.streams.items():
             if stream.waiting:
                 stream.feed()
             if not stream.asked and stream.wants_fetch(now) and key[:2] not in self._retry:
-                self._ask_ahead(key[:2], stream, now)
+                ahead.append((key[:2], stream))
         missing: dict[Key, list[HeldLease]] = {}
         for held in self._queue:
             if held.todo and not (held.streaming or held.fetching or held.chunks) and held.key not in self._retry:
                 missing.setdefault(held.key, []).append(held)
         for leases in missing.values():
             self._ask_ranges(leases[:PARTS_MAX])
+        for part, stream in ahead:           # what is wanted later comes later
+            self._ask_ahead(part, stream, now)
 
     def _ask_ahead(self, key: Key, stream: Stream, now: float) -> None:
         if not stream.waiting and sum(s.size for s in self.streams.values()) > TOTAL_BYTES_MAX:
@@ -151,7 +155,7 @@ class Fetcher:
                 rest += (part.next_offset, low + n - part.next_offset)
         if len(data):
             held.add_bytes(data, part.hidden, 0, 2**63 - 1)
-        if rest == todo:
+        if rest == list(todo):
             self._retry[held.key] = now + RETRY_S
         held.todo = rest
 
