@@ -238,7 +238,7 @@ class ConsumerCore:
         self._flush_at = NEVER if self.hub.asleep or not (self.held or self.settler.late) else now + LINGER_S
         if self._flush_at == NEVER:
             self.hub.asleep = True
-        for held in [held for held in self.held.values() if held.done and self.settler.idle]:
+        for held in [held for held in self.held.values() if held.done] if self.settler.idle else ():
             self._finished(held)
 
     def flush_due(self, now: float) -> None:
@@ -277,7 +277,7 @@ class ConsumerCore:
         o, member = self.options, self.member
         answers = 1 if o.hold else ANSWERS
         body = Poll(o.group, member, self.generation, self._ask_for(), POLL_WAIT_MS, o.visibility_ms, o.hold, [],
-                    progress_of(self.held, now), answers)
+                    progress_of(self.held, now), answers, packed=True)
         self._ask(Kind.POLL, body, lambda *a: self._polled(member, *a), POLL_WAIT_MS / 1000 + 5)
 
     def _unsent(self) -> int:

@@ -14,6 +14,7 @@ reset is ignored (`asked` is a token that every reset and every fetch renews).
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 from gq_client.consumer_lease import HeldLease, is_ascending
@@ -81,7 +82,7 @@ class Stream:
         low, high = held.low, held.high
         if self.lane != ALL_LANES:
             return self._claim_lane(held, low, high, now)
-        if high - low > 2 * held.count or not is_ascending(lease.ranges):
+        if high - low > 2 * held.count or not is_ascending(held.ranges):
             self.reset(-1, -1, now)
             return False
         if lease.epoch != self.epoch or not 0 <= self.promised <= low <= self.next + GAP_MAX or now < self.rest_until:
@@ -98,7 +99,7 @@ class Stream:
         if lease.epoch != self.epoch or self.promised < 0 or low > self.next + LANE_GAP_MAX or self.behind >= BEHIND_MAX:
             self.reset(lease.epoch, high, now)
             return False
-        if self.behind or now < self.rest_until or not is_ascending(lease.ranges):
+        if self.behind or now < self.rest_until or not is_ascending(held.ranges):
             return False
         self.promised = high
         self.waiting.append(held)
@@ -159,7 +160,8 @@ class Stream:
             return False
         chunk = self.chunks[0]
         assert chunk.low <= low, "a lease below the stream"
-        taken, rest = todo, list[int]()
+        taken: Sequence[int] = todo
+        rest: Sequence[int] = []
         if todo[-2] >= chunk.high:
             n = 2 * bisect_left(range(len(todo) // 2), chunk.high, key=lambda at: todo[2 * at])
             taken, rest = todo[:n], todo[n:]

@@ -9,14 +9,16 @@ started. A message that is settled twice counts once: what is open is kept as ra
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gq_proto import codec
 from gq_proto.messages import Lease, Op, Settle1
-from gq_proto.ranges import normal, of_offsets
+from gq_proto.ranges import normal, of_offsets, unpack
 from gq_proto.receipt import Receipt
 
 NEVER = 2**63 - 1
+MANY = 16                          # numbers in ranges: a lease of more that is acked whole is acked without naming them
 
 
 class Hub(Protocol):
@@ -86,17 +88,18 @@ class HeldLease:
     `at` when the last was (monotonic seconds)."""
 
     __slots__ = ("_place", "acked", "at", "batch", "chunks", "count", "cursor", "decided", "fetching", "group_number",
-                 "groups_partition", "high", "hub", "items", "last", "lease", "lost", "low", "open", "ops", "raw_bytes", "reported",
-                 "stale", "streaming", "todo", "view", "void")
+                 "groups_partition", "high", "hub", "items", "last", "lease", "lost", "low", "open", "ops", "ranges", "raw_bytes",
+                 "reported", "stale", "streaming", "todo", "view", "void")
 
     def __init__(self, lease: Lease, hub: Hub, groups_partition: int, group_number: int, batch: Batch | None = None) -> None:
         self.lease, self.hub = lease, hub
         self.groups_partition, self.group_number = groups_partition, group_number
-        self.todo = lease.ranges           # lists of ranges are never changed, others take their place
-        self.open = sorted_ranges(lease.ranges)
+        self.ranges: Sequence[int] = unpack(lease.packed) if lease.packed else lease.ranges
+        self.todo: Sequence[int] = self.ranges    # ranges are never changed, others take their place
+        self.open: Sequence[int] = sorted_ranges(self.ranges)
         self.count, self.low, self.high = count(self.open), self.open[0], self.open[-2] + self.open[-1]
         self._place = -1, 0                # an offset, and how many messages of the lease reach up to it
-        self.chunks: deque[tuple[Any, list[int], int, int, list[int] | None]] = deque()    # bytes, hidden, low, high, only
+        self.chunks: deque[tuple[Any, list[int], int, int, Sequence[int] | None]] = deque()    # bytes, hidden, low, high, only
         self.items: list[Message] = []
         self.view: list[Message] = []
         self.cursor = 0
@@ -107,7 +110,7 @@ class HeldLease:
         self.ops: list[Settle1] = []
         self.decided: set[int] = set()     # settled by another op than ack
         self.stale: list[int] = []         # refused: these were somebody else's already
-        self.void: list[int] = []          # not to be handed out: a newer lease holds these
+        self.void: Sequence[int] = []          # not to be handed out: a newer lease holds these
         self.raw_bytes = 0                 # of chunks
         self.batch = batch or Batch()
         self.fetching = self.streaming = self.lost = False
@@ -120,7 +123,7 @@ class HeldLease:
         """They hold messages in common. Those of two priorities never do."""
         one, other = self.lease.lane, newer.lease.lane
         return (self.low < newer.high and newer.low < self.high and (one == other or one < 0 or other < 0) and self.key == newer.key
-                and bool(intersect(self.lease.ranges, newer.open)))
+                and bool(intersect(self.ranges, newer.open)))
 
     @property
     def unserved(self) -> bool:
@@ -135,7 +138,7 @@ class HeldLease:
     @property
     def at_work(self) -> bool:
         """True while the app has been handed some of it that it has not settled."""
-        return count(self.open) > count(intersect(skip(self.lease.ranges, self.started()), self.open))
+        return count(self.open) > count(intersect(skip(self.ranges, self.started()), self.open))
 
     def record(self, op: Op, offset: int, arg_ms: int, reason: str, sync: bool) -> Any:
         """Buffer an op of the app on one message."""
@@ -151,7 +154,7 @@ class HeldLease:
         return Receipt(lease.topic, lease.partition, offset, lease.delivery, self.groups_partition, self.group_number,
                        lease.lease, lease.random).text()
 
-    def add_bytes(self, data: Any, hidden: list[int], low: int, high: int, only: list[int] | None = None) -> None:
+    def add_bytes(self, data: Any, hidden: list[int], low: int, high: int, only: Sequence[int] | None = None) -> None:
         """Records of it that lie in [low, high), encoded; only: its own are these, where others lie between them. Hidden ones are
         nobody's to settle."""
         self.chunks.append((data, hidden, low, high, only))
@@ -176,7 +179,7 @@ class HeldLease:
         self.at = now
         return self.view
 
-    def _decode(self, data: Any, hidden: list[int], low: int, high: int, only: list[int] | None) -> list[Message]:
+    def _decode(self, data: Any, hidden: Sequence[int], low: int, high: int, only: Sequence[int] | None) -> list[Message]:
         lease = self.lease
         if self.void:
             hidden = sorted_ranges([*hidden, *self.void])
@@ -188,7 +191,7 @@ class HeldLease:
         """How many messages, in the lease's order, the app has been handed."""
         offset = self.view[self.cursor - 1].offset if self.cursor else self.last
         if offset != self._place[0]:
-            self._place = offset, position_of(self.lease.ranges, offset) + 1
+            self._place = offset, position_of(self.ranges, offset) + 1
         return self._place[1]
 
     def cut(self) -> list[int]:
@@ -197,11 +200,11 @@ class HeldLease:
         started = self.started()
         self.items, self.todo = [], []
         self.chunks.clear()
-        return intersect(skip(self.lease.ranges, started), self.open)
+        return intersect(skip(self.ranges, started), self.open)
 
-    def yield_to(self, ranges: list[int]) -> None:
+    def yield_to(self, ranges: Sequence[int]) -> None:
         """A newer lease of this consumer holds these (sorted): of them the app gets from there what it was not handed yet."""
-        rest = sorted_ranges(skip(self.lease.ranges, self.started()))
+        rest = sorted_ranges(skip(self.ranges, self.started()))
         lost = intersect(ranges, rest)
         if lost:
             self.void = sorted_ranges([*self.void, *lost])
@@ -212,13 +215,11 @@ class HeldLease:
                 self.cut()
 
     def take_ops(self) -> list[Settle1]:
-        """The buffered ops, emptied: acks first, then the others in order."""
+        """The buffered ops, emptied: acks first, then the others in order. `named`: what one of them is about."""
         taken, n = [], len(self.acked)
         if n:
-            ranges = to_ranges(self.acked[:n])
+            taken.append(self._ack(self.acked[:n]))
             del self.acked[:n]
-            taken.append(Settle1(Op.ACK, self.lease.lease, ranges))
-            self.open = subtract(self.open, ranges) if ranges != self.open else []
         m = len(self.ops)
         if m:
             ops = self.ops[:m]
@@ -229,7 +230,23 @@ class HeldLease:
             taken += joined(ops)
         return taken
 
-    def forget(self, ranges: list[int]) -> None:
+    def _ack(self, offsets: list[int]) -> Settle1:
+        lease = self.lease
+        many = lease.random and len(self.ranges) > MANY
+        if many and codec.ranges_are(self.ranges, offsets):
+            self.open = []
+            return Settle1(Op.ACK, lease.lease, [], whole=lease.random)
+        ranges = to_ranges(offsets)
+        self.open = subtract(self.open, ranges) if ranges != self.open else []
+        if many and ranges == list(self.ranges):
+            return Settle1(Op.ACK, lease.lease, [], whole=lease.random)
+        return Settle1(Op.ACK, lease.lease, ranges)
+
+    def named(self, op: Settle1) -> list[int]:
+        """What the op is about."""
+        return list(self.ranges) if op.whole else op.ranges
+
+    def forget(self, ranges: Sequence[int]) -> None:
         """These are nobody's any more (gone, hidden)."""
         self.open = subtract(self.open, ranges)
 
@@ -256,42 +273,42 @@ def joined(ops: list[Settle1]) -> list[Settle1]:
     return out
 
 
-def pairs(ranges: list[int]) -> list[tuple[int, int]]:
+def pairs(ranges: Sequence[int]) -> list[tuple[int, int]]:
     """(low, high) of each."""
     return [(low, low + count) for low, count in zip(ranges[::2], ranges[1::2], strict=True)]
 
 
-def sorted_ranges(ranges: list[int]) -> list[int]:
+def sorted_ranges(ranges: Sequence[int]) -> Sequence[int]:
     if codec.ranges_ascend(ranges):
         return ranges
     return [x for low, high in sorted(pairs(ranges)) for x in (low, high - low)]
 
 
-def subtract(ranges: list[int], taken: list[int]) -> list[int]:
+def subtract(ranges: Sequence[int], taken: Sequence[int]) -> list[int]:
     """What of sorted `ranges` is not in `taken`."""
     return codec.ranges_subtract(ranges, taken if codec.ranges_ascend(taken) else normal(pairs(taken)))
 
 
-def intersect(ranges: list[int], other: list[int]) -> list[int]:
+def intersect(ranges: Sequence[int], other: Sequence[int]) -> list[int]:
     """What of `ranges` is in sorted `other` too, in the order of `ranges`."""
     if codec.ranges_ascend(ranges):
         return codec.ranges_intersect(ranges, other)
     return [x for low, high in pairs(ranges) for x in codec.ranges_intersect([low, high - low], other)]
 
 
-def skip(ranges: list[int], n: int) -> list[int]:
+def skip(ranges: Sequence[int], n: int) -> list[int]:
     """`ranges` without its first n offsets, in its own order."""
     return codec.ranges_tail(ranges, n)
 
 
-def position_of(ranges: list[int], offset: int) -> int:
+def position_of(ranges: Sequence[int], offset: int) -> int:
     """Where `offset` stands in the order of `ranges`; -1 when it is not in them."""
     return codec.ranges_find(ranges, offset)
 
 
-def is_ascending(ranges: list[int]) -> bool:
+def is_ascending(ranges: Sequence[int]) -> bool:
     return codec.ranges_ascend(ranges)
 
 
-def count(ranges: list[int]) -> int:
+def count(ranges: Sequence[int]) -> int:
     return sum(ranges[1::2])

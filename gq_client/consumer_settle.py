@@ -14,12 +14,11 @@ from gq_client.consumer_ask import Ask
 from gq_client.consumer_lease import HeldLease, intersect, pairs
 from gq_client.routing import To
 from gq_proto.errors import GoQueueError, StaleReceipt, UnknownMember
-from gq_proto.messages import Kind, Op, Progress, Receipt1, Settle, Settle1, SettleReceipts, SettleReply
+from gq_proto.messages import Kind, Progress, Receipt1, Settle, Settle1, SettleReceipts, SettleReply
 
 IN_FLIGHT_MAX: Final = 16
 LATE_MAX: Final = 1_000        # leases that are lost while the app still works on some of their messages
 RETRY_S: Final = 0.1
-FEW: Final = 16                # numbers in ranges that are sent as they are
 Item = tuple[HeldLease, Settle1]
 
 
@@ -134,14 +133,14 @@ class Settler:
     def _send_settle(self, items: list[Item], tickets: list[Ticket], now: float) -> None:
         batch = Batch(items, tickets)
         self._flying.append(batch)
-        ops = [_whole(held, op) for held, op in items] if self.whole else [op for _, op in items]
+        ops = [op if self.whole or not op.whole else _named(held, op) for held, op in items]
         batch.whole = any(op.whole for op in ops)
         body = Settle(self.group, self.member, ops, progress_of(self._held, now))
         self._ask(Kind.SETTLE, body, batch)
 
     def _send_receipts(self, items: list[Item], tickets: list[Ticket]) -> None:
         batch = Batch([(held, Settle1(op.op, op.lease, [offset, 1], op.arg_ms, op.reason))
-                       for held, op in items for low, high in pairs(op.ranges) for offset in range(low, high)], tickets)
+                       for held, op in items for low, high in pairs(held.named(op)) for offset in range(low, high)], tickets)
         self._flying.append(batch)
         body = SettleReceipts([_receipt(held, op) for held, op in batch.items])
         self._ask(Kind.SETTLE_RECEIPTS, body, batch)
@@ -164,7 +163,7 @@ class Settler:
         results = body.settled if body else []
         for (held, op), result in zip(batch.items, results, strict=False):
             if result.error:
-                refused = result.stale or op.ranges
+                refused = result.stale or held.named(op)
                 held.stale += refused
                 self.stale += sum(refused[1::2])
         for ticket in batch.tickets:
@@ -194,9 +193,11 @@ class Settler:
 
 
 def progress_of(held: dict[int, HeldLease], now: float) -> list[Progress]:
-    """How far the app has started in each lease where that changed since it was last said."""
+    """How far the app has started in each lease where that changed since it was last said. Where all is settled nobody asks."""
     out = []
     for number, lease in list(held.items()):
+        if not lease.open:
+            continue
         started = lease.started()
         if started != lease.reported:
             lease.reported = started
@@ -204,11 +205,9 @@ def progress_of(held: dict[int, HeldLease], now: float) -> list[Progress]:
     return out
 
 
-def _whole(held: HeldLease, op: Settle1) -> Settle1:
-    """The op to send: many ranges that are the lease's need not be named."""
-    if op.op == Op.ACK and len(op.ranges) > FEW and held.lease.random and op.ranges == held.lease.ranges:
-        return Settle1(Op.ACK, op.lease, [], whole=held.lease.random)
-    return op
+def _named(held: HeldLease, op: Settle1) -> Settle1:
+    """An ack of the whole lease for a coordinator that knows none."""
+    return Settle1(op.op, op.lease, held.named(op), op.arg_ms, op.reason)
 
 
 def _receipt(held: HeldLease, op: Settle1) -> Receipt1:

@@ -196,7 +196,7 @@ class Gathering:
         for held in self._held:
             items += held.take_ops()
             handed = self._handed.get(held)
-            rest = subtract(held.open, to_ranges(handed)) if handed else held.open
+            rest = subtract(held.open, to_ranges(handed)) if handed else list(held.open)
             if rest:
                 items.append(Settle1(Op.RELEASE, held.lease.lease, rest))
         return items
@@ -241,7 +241,7 @@ class Gathering:
 
     def drop(self, held: HeldLease) -> None:
         self.give_back(held, 0.0)
-        held.forget(held.lease.ranges)
+        held.forget(held.ranges)
 
     # -- what messages ask for ------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ class Chunk:
             self.ranges.extend(ranges)
         self.count += sum(ranges[1::2])
 
-    def head(self, most: int) -> list[int]:
+    def head(self, most: int) -> "array[int]":
         """The first `most` messages."""
         return codec.ranges_head(self.ranges[2 * self.at:2 * (self.at + most)], most)
 
@@ -79,7 +79,7 @@ class Chunk:
             passed = max(0, min(offset - ranges[2 * first], ranges[2 * first + 1]))
             self._drop(first, passed, sum(ranges[2 * self.at + 1:2 * first:2]) + passed)
 
-    def advance(self, head: list[int], count: int) -> None:
+    def advance(self, head: Sequence[int], count: int) -> None:
         """Without the `count` messages that head() gave, which is not all of it."""
         self._drop(self.at + len(head) // 2 - 1, head[-1], count)
 
@@ -147,7 +147,7 @@ class Lane:
         chunk = self._chunks[0]
         return chunk.low, chunk.anchor
 
-    def peek(self, most: int) -> tuple[list[int], int]:
+    def peek(self, most: int) -> "tuple[array[int], int]":
         """The first `most` messages as flat ranges, as far as the first chunk goes; how many."""
         chunk = self._chunks[0]
         return chunk.head(most), min(most, chunk.count)
@@ -160,7 +160,7 @@ class Lane:
         elif chunk.low < offset:
             self._change(chunk, partial(chunk.pass_to, offset))
 
-    def advance(self, head: list[int], count: int) -> None:
+    def advance(self, head: Sequence[int], count: int) -> None:
         """What peek() gave is served."""
         chunk = self._chunks[0]
         if count == chunk.count:

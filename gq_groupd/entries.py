@@ -4,7 +4,8 @@ Every entry is a decision that was taken; applying them in order gives the state
 used twice. Entries about a group or a partition that is not known are skipped at replay: they lie before its last snapshot, in a
 journal that was trimmed.
 
-Ranges are flat. `topic_id`, `partition` name the part; wall-clock times only serve restarts.
+Ranges are flat, many of them packed (gq_proto.bitmaps.tell). `topic_id`, `partition` name the part; wall-clock times only serve
+restarts.
 """
 
 from enum import IntEnum
@@ -13,6 +14,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from gq_proto.bitmaps import Told
 from gq_proto.limits import PRIORITY_DEFAULT
 
 
@@ -107,7 +109,7 @@ class Granted(PartEntry, tag=20):
     member: str
     epoch: int
     delivery: int
-    ranges: list[int]
+    ranges: Told
     visibility_ms: int
     deadline_us: int = 0
     hold: bool = False
@@ -117,7 +119,7 @@ class Granted(PartEntry, tag=20):
 
 class Acked(PartEntry, tag=21):
     lease: int
-    ranges: list[int]
+    ranges: Told
     how: int = How.ACKED
     anchor: int = -1
 

@@ -13,13 +13,14 @@ at the deadline, unless extended. Deadlines do not fall with n. What is not star
 A hold lease counts as started when it is granted.
 """
 
+from collections.abc import Sequence
 from operator import add
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
 from gq_proto import codec
-from gq_proto.bitmaps import bitmap_of, first_of, next_in
+from gq_proto.bitmaps import Told, bitmap_of, first_of, next_in
 from gq_proto.limits import PRIORITY_DEFAULT
 
 if TYPE_CHECKING:
@@ -29,15 +30,16 @@ if TYPE_CHECKING:
 class Lease:
     __slots__ = ("acked", "anchor", "armed_ms", "ascends", "clocks", "deadline_us", "delivery", "epoch", "extended", "high",
                  "hold", "id", "lane", "lapsed", "longest_ms", "low", "member", "named_ms", "open", "part", "random", "ranges",
-                 "started", "total", "visibility_ms")
+                 "started", "told", "total", "visibility_ms")
 
-    def __init__(self, id: int, random: int, part: "Part", member: str, epoch: int, delivery: int, ranges: list[int],
+    def __init__(self, id: int, random: int, part: "Part", member: str, epoch: int, delivery: int, ranges: Sequence[int],
                  anchor: int, hold: bool, visibility_ms: int, deadline_us: int, lane: int = PRIORITY_DEFAULT,
-                 bitmap: BitMap64 | None = None) -> None:
+                 bitmap: BitMap64 | None = None, told: Told | None = None) -> None:
         self.id, self.random, self.part, self.member, self.epoch = id, random, part, member, epoch
         self.delivery, self.ranges, self.anchor, self.lane = delivery, ranges, anchor, lane
         self.hold, self.visibility_ms, self.deadline_us = hold, visibility_ms, deadline_us
         self.longest_ms = visibility_ms         # no deadline was ever further away than this
+        self.told = told                        # its ranges, as the journal has them
         self.ascends = codec.ranges_ascend(ranges)
         self.low, self.high = ranges[0], ranges[-2] + ranges[-1]
         if not self.ascends:

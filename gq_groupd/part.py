@@ -3,6 +3,7 @@
 What the sets mean is said in `standing`, how free messages are found in `taking`; here is what becomes of them.
 """
 
+from collections.abc import Sequence
 from operator import add, sub
 
 from pyroaring import BitMap64
@@ -40,7 +41,7 @@ class Part(Taking):
             member.in_flight += len(taken)
             member.leases[lease.id] = lease
 
-    def ack(self, lease: Lease | None, bitmap: BitMap64, ranges: list[int], anchor: int) -> None:
+    def ack(self, lease: Lease | None, bitmap: BitMap64, ranges: Sequence[int], anchor: int) -> None:
         if lease:
             self._leave(lease, bitmap)
             self._lapse(lease, bitmap)

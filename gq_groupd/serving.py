@@ -5,6 +5,7 @@ partition, beginning behind where the member's last one ended. Who has max_in_fl
 answers stays parked until they, its messages or its time are used up.
 """
 
+from array import array
 from functools import partial
 
 from gq_groupd import entries as e
@@ -18,8 +19,10 @@ from gq_groupd.settling import Settling
 from gq_proto import limits
 from gq_proto.errors import UnknownMember
 from gq_proto.messages import Lease, Poll, PollReply, SettleResult
+from gq_proto.ranges import pack
 from gq_proto.runs import ALL_LANES, NO_LANES
 
+MANY = 16                   # numbers in ranges that are packed where they may be
 PARKED_MAX = 16             # polls of one member that wait; an older one is answered with nothing
 ANSWER_EARLY_MS = 20        # before the caller gives up
 
@@ -130,16 +133,22 @@ class Serving:
         id, random = desk.next_lease, desk.rand32()
         desk.next_lease += 1
         deadline_us = desk.wall_us + visibility * 1000 if body.hold else 0
+        told = part.tell(pick.ranges)
         desk.commit(group, e.Granted(group.number, part.topic_id, part.partition, id, random, member.id, part.epoch,
-                                     pick.delivery, pick.ranges, visibility, deadline_us, body.hold, pick.anchor, pick.lane))
+                                     pick.delivery, told, visibility, deadline_us, body.hold, pick.anchor, pick.lane))
         lease = desk.state.leases[id]
         lease.named_ms = desk.now_ms
         if body.hold:
             lease.clocks = [(lease.total, desk.now_ms + visibility)]
             self._settling.arm(lease)
         lane = ALL_LANES if not group.lanes & (group.lanes - 1) else pick.lane if pick.anchor < 0 else NO_LANES
-        return Lease(id, random, part.topic_id, part.topic, part.partition, part.epoch, pick.delivery, pick.ranges, visibility,
-                     lane)
+        ranges, packed = list[int](), b""
+        if body.packed and isinstance(pick.ranges, array) and len(pick.ranges) > MANY:
+            packed = pack(pick.ranges)
+        else:
+            ranges = list(pick.ranges)
+        return Lease(id, random, part.topic_id, part.topic, part.partition, part.epoch, pick.delivery, ranges, visibility, lane,
+                     packed)
 
     def undelivered(self, call: Call, body: PollReply) -> None:
         """Leases that never reached anybody."""

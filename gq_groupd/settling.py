@@ -4,6 +4,7 @@ Decides; every change is an entry. A failure is counted (`Failed`): nack, time o
 (`Returned`): release, a clean leave, unstarted when the member is lost or the partition moves.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from pyroaring import BitMap64
@@ -16,7 +17,7 @@ from gq_groupd.lease import Lease
 from gq_groupd.part import Part
 from gq_groupd.retries import backoff_ms
 from gq_proto import codec, limits, names
-from gq_proto.bitmaps import bitmap_of, clipped, ranges_of
+from gq_proto.bitmaps import Told, bitmap_of, clipped, ranges_of, tell
 from gq_proto.errors import BadRequest, StaleReceipt
 from gq_proto.messages import Op, Progress, Receipt1, Settle1, SettleResult
 
@@ -95,7 +96,7 @@ class Settling:
 
     # -- ops; each answers with what was refused --------------------------------------------------
 
-    def _ack(self, lease: Lease, messages: BitMap64, ranges: list[int] | None) -> BitMap64:
+    def _ack(self, lease: Lease, messages: BitMap64, ranges: Sequence[int] | None) -> BitMap64:
         """ranges: those of all of them, where they are at hand and ascend."""
         good = messages & lease.open
         left = messages - good
@@ -107,17 +108,22 @@ class Settling:
                 lease.progress(lease.reach_of(good), self._desk.now_ms + lease.visibility_ms)
             if lease.anchor < 0:
                 self._desk.ages.acked(lease.part.group.name, lease.part.topic, lease.part.key, good, self._desk.now_ms)
-            self.ack(lease.part, lease.id, good, How.ACKED, lease.anchor, ranges if len(good) == len(messages) else None)
+            if len(good) < len(messages):
+                ranges = None
+            self.ack(lease.part, lease.id, good, How.ACKED, lease.anchor, ranges, lease.told if ranges is lease.ranges else None)
             self.arm(lease)
         return left
 
-    def ack(self, part: Part, lease: int, messages: BitMap64, how: How, anchor: int, ranges: list[int] | None = None) -> None:
-        """Done with them; a ready record with its last message."""
+    def ack(self, part: Part, lease: int, messages: BitMap64, how: How, anchor: int,
+            ranges: Sequence[int] | None = None, told: Told | None = None) -> None:
+        """Done with them; a ready record with its last message. ranges, told: theirs, where they are at hand."""
         commit, group = self._desk.commit, part.group
         if ranges is None:
             ranges = ranges_of(messages)
-        part.lately = ranges, messages
-        commit(group, e.Acked(*_of(part), lease, ranges, how, anchor))
+        if told is None:
+            told = tell(ranges)
+        part.lately = ranges, told, messages
+        commit(group, e.Acked(*_of(part), lease, told, how, anchor))
         if anchor >= 0 and part.anchors.finished(anchor):
             commit(group, e.Acked(*_of(part), 0, [anchor, 1], How.ANCHOR))
 

@@ -86,7 +86,7 @@ def _dump(part: Part) -> PartState:
         [(d.offset, d.count, d.reason, d.time_us) for d in part.dead.letters.values()],
         (intent.ranges, intent.dlq_topic_id, intent.dlq_end) if intent else None,
         [(ready, bitmap.serialize()) for ready, bitmap in part.anchors.acked.items()],
-        [LeaseState(le.id, le.random, le.member, le.epoch, le.delivery, le.ranges, le.anchor, le.hold, le.visibility_ms,
+        [LeaseState(le.id, le.random, le.member, le.epoch, le.delivery, list(le.ranges), le.anchor, le.hold, le.visibility_ms,
                     le.deadline_us, le.started, le.open.serialize(), le.lapsed.serialize(), le.acked.serialize(), le.longest_ms,
                     le.lane)
          for le in leases.values()],

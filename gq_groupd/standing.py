@@ -9,7 +9,8 @@ Anchored messages (delayed ones that came due) are in `anchors.open` in place of
 says of what lane those are that failed or came back: messages that are in none of its sets are of the default one.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from pyroaring import BitMap64
 
@@ -23,13 +24,17 @@ from gq_groupd.retries import Attempts, Waiting
 from gq_groupd.stretch import Stretch, stretch_of
 from gq_groupd.tables import PART, step
 from gq_proto import ranges as rng
-from gq_proto.bitmaps import TOP, bitmap_of, union_of, within
+from gq_proto.bitmaps import TOP, Told, bitmap_of, union_of, within
 from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
 from gq_proto.messages import Control
 from gq_proto.runs import ALL_LANES, NO_LANES
 
 if TYPE_CHECKING:
     from gq_groupd.group import Group
+
+
+Lately = tuple[Sequence[int], Told, BitMap64]
+NOTHING: Final[Lately] = [], [], BitMap64()
 
 
 class Standing:
@@ -54,7 +59,7 @@ class Standing:
         self.rest_until_ms = 0                  # an ask failed
         self.handover: tuple[str, int] | None = None   # old owner, until
         self.armed_ms: int | None = None
-        self.lately: tuple[list[int], BitMap64] = [], BitMap64()
+        self.lately: Lately = NOTHING           # ranges, as they are told, their bitmap: not made again by who meets them next
         self.looked_ms, self.since = 0, [0] * PRIORITIES     # a poll looked, and since when each lane waits
         self.consumed = self.redelivered = self.timed_out = self.dead_lettered = self.expired_now = 0
 

@@ -194,8 +194,9 @@ def _gone(state: State, part: Part, entry: e.Gone) -> None:
 
 
 def _granted(state: State, part: Part, entry: e.Granted) -> None:
-    lease = Lease(entry.lease, entry.random, part, entry.member, entry.epoch, entry.delivery, entry.ranges, entry.anchor,
-                  entry.hold, entry.visibility_ms, entry.deadline_us, entry.lane, part.bitmap_of(entry.ranges))
+    ranges, bitmap = part.heard(entry.ranges)
+    lease = Lease(entry.lease, entry.random, part, entry.member, entry.epoch, entry.delivery, ranges, entry.anchor,
+                  entry.hold, entry.visibility_ms, entry.deadline_us, entry.lane, bitmap, entry.ranges)
     part.grant(lease)
     state.add_lease(lease)
     if entry.delivery > 1:
@@ -204,10 +205,10 @@ def _granted(state: State, part: Part, entry: e.Granted) -> None:
 
 def _acked(state: State, part: Part, entry: e.Acked) -> None:
     lease = state.leases.get(entry.lease)
-    bitmap = part.bitmap_of(entry.ranges)
+    ranges, bitmap = part.heard(entry.ranges)
     if entry.how in (How.ACKED, How.DEAD_LETTERED):
         part.census.departed(part.lanes_of(bitmap, lease), state.now_ms)
-    part.ack(lease, bitmap, entry.ranges, entry.anchor)
+    part.ack(lease, bitmap, ranges, entry.anchor)
     if entry.how == How.ACKED:
         part.consumed += len(bitmap)
     elif entry.how == How.DEAD_LETTERED:
@@ -216,7 +217,7 @@ def _acked(state: State, part: Part, entry: e.Acked) -> None:
         part.expired += len(bitmap)
         part.expired_now += len(bitmap)
     elif entry.how == How.ANCHOR:
-        part.anchors.close(entry.ranges[0])
+        part.anchors.close(ranges[0])
     if lease:
         lease.started = max(lease.started, lease.reach_of(bitmap))
 

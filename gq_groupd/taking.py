@@ -4,13 +4,14 @@ Each pick is of one lane, its ranges ascend, and it is granted before the next i
 that was made a moment ago.
 """
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pyroaring import BitMap64
 
-from gq_groupd.standing import Standing
-from gq_proto.bitmaps import TOP, bitmap_of, next_in, ranges_of, union_of
+from gq_groupd.standing import NOTHING, Standing
+from gq_proto.bitmaps import TOP, Told, bitmap_of, heard, next_in, ranges_of, tell, union_of
 from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
 
 WINDOW = 4_096          # messages looked at in one go where some of them are not free
@@ -19,7 +20,7 @@ WINDOW = 4_096          # messages looked at in one go where some of them are no
 class Pick(NamedTuple):
     """Free messages for one lease."""
 
-    ranges: list[int]
+    ranges: Sequence[int]
     total: int              # messages
     delivery: int
     anchor: int
@@ -97,7 +98,8 @@ class Taking(Standing):
 
     def _next(self, number: int, most: int) -> Pick | None:
         """What the lane comes to first, for one lease."""
-        lane, ranges, anchor, count = self.lanes.lanes[number], list[int](), -1, 0
+        lane, anchor, count = self.lanes.lanes[number], -1, 0
+        ranges: list[int] | array[int] = []
         while count < most and lane.runs:
             low, at = lane.first()
             if ranges and (at != anchor or low < ranges[-2] + ranges[-1]):
@@ -107,14 +109,16 @@ class Taking(Standing):
             count += some
             if not ranges:
                 ranges = found
-            elif found and ranges[-2] + ranges[-1] == found[0]:
+                continue
+            self.lately = NOTHING            # it may be of `ranges` as they were
+            if found and ranges[-2] + ranges[-1] == found[0]:
                 ranges[-1] += found[1]
-                ranges += found[2:]
+                ranges.extend(found[2:])
             else:
-                ranges += found
+                ranges.extend(found)
         return Pick(ranges, count, 1, anchor, number) if ranges else None
 
-    def _usable(self, number: int, anchor: int, most: int) -> tuple[list[int], int]:
+    def _usable(self, number: int, anchor: int, most: int) -> "tuple[list[int] | array[int], int]":
         """The first free messages of the lane, in one window, which it has passed then; how many."""
         lane = self.lanes.lanes[number]
         if anchor < 0 and (low := lane.first()[0]) not in self.open:
@@ -144,19 +148,26 @@ class Taking(Standing):
     def _source(self, anchor: int) -> BitMap64:
         return self.open if anchor < 0 else self.anchors.open.get(anchor, BitMap64())
 
-    def _all_free(self, ranges: list[int], anchor: int) -> bool:
+    def _all_free(self, ranges: Sequence[int], anchor: int) -> bool:
         others = [self.held, self.waiting.all, self.dead.all, self.returned, self.retry, self.attempts.any]
         source = self._source(anchor)
         if len(ranges) == 2:
             low, high = ranges[0], ranges[0] + ranges[1]
             return bool(source.range_cardinality(low, high) == ranges[1]
                         and not any(bitmap.range_cardinality(low, high) for bitmap in others))
-        bitmap = bitmap_of(ranges)
-        self.lately = ranges, bitmap
+        self.tell(ranges)
+        bitmap = self.lately[2]
         return bool(bitmap.issubset(source)) and all(other.isdisjoint(bitmap) for other in others if other)
 
-    def bitmap_of(self, ranges: list[int]) -> BitMap64:
-        """Not made twice of what it was made of a moment ago. The caller's own."""
-        known, bitmap = self.lately
-        self.lately = [], BitMap64()
-        return bitmap if known is ranges else bitmap_of(ranges)
+    def tell(self, ranges: Sequence[int]) -> Told:
+        """For an entry: who applies it next has what was made of them a moment ago."""
+        if self.lately[0] is not ranges:
+            told = tell(ranges)
+            self.lately = ranges, told, BitMap64.deserialize(told) if isinstance(told, bytes) else bitmap_of(ranges)
+        return self.lately[1]
+
+    def heard(self, told: Told) -> tuple[Sequence[int], BitMap64]:
+        """The ranges, and their bitmap, which is the caller's own."""
+        ranges, known, bitmap = self.lately
+        self.lately = NOTHING
+        return (ranges, bitmap) if known is told else heard(told)

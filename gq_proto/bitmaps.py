@@ -12,7 +12,8 @@ from gq_proto import codec
 
 TOP: Final = 2**63          # above every offset
 SHORT: Final = 4_096        # bitmaps that are walked member by member
-FEW: Final = 4              # ranges that are added one by one
+FEW: Final = 4              # ranges that are added one by one, and told number by number
+Told = list[int] | bytes    # many ranges that ascend are told in roaring's portable 64-bit format
 
 
 def bitmap_of(ranges: Sequence[int]) -> BitMap64:
@@ -32,6 +33,21 @@ def _at_once(ranges: Sequence[int]) -> BitMap64 | None:
     except ValueError:
         return None
     return BitMap64.deserialize(packed)
+
+
+def tell(ranges: Sequence[int]) -> Told:
+    """For the journal."""
+    if len(ranges) > 2 * FEW and codec.ranges_ascend(ranges):
+        return codec.ranges_roaring(ranges)
+    return ranges if isinstance(ranges, list) else list(ranges)
+
+
+def heard(told: Told) -> tuple[list[int], BitMap64]:
+    """What was told: ranges and their bitmap. ValueError for bytes that nobody told."""
+    if isinstance(told, bytes):
+        bitmap = BitMap64.deserialize(told)
+        return ranges_of(bitmap), bitmap
+    return told, bitmap_of(told)
 
 
 def bitmap_between(low: int, high: int) -> BitMap64:
@@ -95,7 +111,7 @@ def count_of(ranges: list[int]) -> int:
     return sum(ranges[1::2])
 
 
-def first_of(ranges: list[int], n: int) -> list[int]:
+def first_of(ranges: Sequence[int], n: int) -> Sequence[int]:
     """The first n offsets, in the order of the ranges."""
     return codec.ranges_head(ranges, n)
 

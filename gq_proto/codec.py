@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         lanes_within,
         locate,
         partition_of,
+        ranges_are,
         ranges_ascend,
         ranges_find,
         ranges_head,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAME", "BatchBuilder", "Record", "check", "columns", "compress", "crc32c", "decode", "decode_headers", "decompress",
            "encode_headers", "extend_runs", "find_valid", "gather", "lane_counts", "lane_ranges", "lane_totals", "lanes_within",
-           "locate", "partition_of", "ranges_ascend", "ranges_find", "ranges_head", "ranges_intersect", "ranges_of",
+           "locate", "partition_of", "ranges_are", "ranges_ascend", "ranges_find", "ranges_head", "ranges_intersect", "ranges_of",
            "ranges_offsets", "ranges_roaring", "ranges_subtract", "ranges_tail", "ranges_union", "runs_by_lane", "scan",
            "select_runs", "stamp"]
 

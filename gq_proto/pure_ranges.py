@@ -3,8 +3,9 @@
 Lists that ascend are taken where nothing else is said: no range empty, none begins before the last one ended.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, overload
 
 ARRAY_MAX: Final = 4_096        # members of an array container
 
@@ -42,15 +43,28 @@ def ranges_offsets(ranges: Sequence[int]) -> list[int]:
     return out
 
 
-def ranges_head(ranges: Sequence[int], most: int) -> list[int]:
-    """The first `most` offsets, in the order of the ranges, whatever that is."""
+def ranges_are(ranges: Sequence[int], offsets: list[int]) -> bool:
+    """Whether these are the offsets of the ranges, in their order, whatever that is."""
+    return len(offsets) == sum(ranges[1::2]) and offsets == ranges_offsets(ranges)
+
+
+@overload
+def ranges_head(ranges: "array[int]", most: int) -> "array[int]": ...
+@overload
+def ranges_head(ranges: list[int] | tuple[int, ...], most: int) -> list[int]: ...
+@overload
+def ranges_head(ranges: Sequence[int], most: int) -> "list[int] | array[int]": ...
+
+
+def ranges_head(ranges: Sequence[int], most: int) -> "list[int] | array[int]":
+    """The first `most` offsets, in the order of the ranges, whatever that is. Of an array an array."""
     out: list[int] = []
     for at in range(0, len(ranges), 2):
         if most <= 0:
             break
         out += (ranges[at], min(most, ranges[at + 1]))
         most -= ranges[at + 1]
-    return out
+    return array("q", out) if isinstance(ranges, array) else out
 
 
 def ranges_tail(ranges: Sequence[int], passed: int) -> list[int]:

@@ -5,7 +5,7 @@ Soft: a receipt that is not found here (another gateway's, one of before a resta
 what is in flight: leases are forgotten when they are done with or lost, at the latest with their subscriber.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gq_client.consumer_lease import HeldLease, Message, intersect
@@ -40,7 +40,7 @@ class Sent:
         if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or (digits[0] == "0" and len(digits) > 1):
             return -1
         offset = int(digits)
-        ranges = self.held.lease.ranges
+        ranges = self.held.ranges
         if len(ranges) == 2:
             return offset if ranges[0] <= offset < ranges[0] + ranges[1] else -1
         return offset if intersect([offset, 1], sorted_pairs(ranges)) else -1
@@ -113,7 +113,7 @@ class Handed:
         self._last = None
 
 
-def sorted_pairs(ranges: list[int]) -> list[int]:
+def sorted_pairs(ranges: Sequence[int]) -> list[int]:
     """Flattened ranges, ascending."""
     pairs = sorted(zip(ranges[::2], ranges[1::2], strict=True))
     return [number for pair in pairs for number in pair]

@@ -82,7 +82,7 @@ def decode(object data, type cls=Record, object topic="", int32_t partition=0, o
     cdef int64_t following = 0, hidden_low = FARTHEST, hidden_end = FARTHEST
     cdef Py_ssize_t hidden = 0, hidden_count, wanted = 0
     cdef list found = [], hides = pairs_of(skip)
-    cdef Numbers wants = None if only is None else Numbers(pairs_of(only))
+    cdef Numbers wants = None if only is None else even(Numbers(only))
     cdef Record made
     if not issubclass(cls, Record):
         raise TypeError("decode makes Records or subclasses of it")

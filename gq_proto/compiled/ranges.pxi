@@ -128,11 +128,31 @@ def ranges_offsets(object ranges):
     return out
 
 
+def ranges_are(object ranges, list offsets not None):
+    """See pure_ranges.ranges_are."""
+    cdef Numbers numbers = flat_of(ranges)
+    cdef Py_ssize_t at, number = 0, count = len(offsets)
+    cdef int64_t offset
+    for at in range(0, numbers.size, 2):
+        for offset in range(numbers.at[at], numbers.at[at] + numbers.at[at + 1]):
+            if number >= count or <int64_t>offsets[number] != offset:
+                return False
+            number += 1
+    return number == count
+
+
 def ranges_head(object ranges, int64_t most):
     """See pure_ranges.ranges_head."""
     cdef Numbers numbers = flat_of(ranges)
     cdef Py_ssize_t at
     cdef list out = []
+    if isinstance(ranges, _array):
+        at = 0
+        while at < numbers.size and most > 0:
+            numbers.at[at + 1] = min(most, numbers.at[at + 1])
+            most -= numbers.at[at + 1]
+            at += 2
+        return _array("q", PyBytes_FromStringAndSize(<char *>numbers.at, at * 8))
     for at in range(0, numbers.size, 2):
         if most <= 0:
             break

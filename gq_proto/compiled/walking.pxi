@@ -106,3 +106,9 @@ cdef list pairs_of(object ranges):
     if len(copied) % 2:
         raise ValueError("flat ranges come in pairs: low, count")
     return copied
+
+
+cdef Numbers even(Numbers numbers):
+    if numbers.size & 1:
+        raise ValueError("flat ranges come in pairs: low, count")
+    return numbers

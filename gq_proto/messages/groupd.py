@@ -101,6 +101,7 @@ class Poll(Body):
     settle: list[Settle1] = []
     progress: list[Progress] = []
     answers: int = 1             # max_messages is for all of them
+    packed: bool = False         # leases of many ranges have them as `packed`
 
 
 class Lease(Body):
@@ -117,6 +118,7 @@ class Lease(Body):
     ranges: list[int]
     deadline_ms: int             # of each message, from when the app starts it (hold: from now)
     lane: int = -1               # their priority, where a group sees more than one; -2: delayed ones, they do not lie in order
+    packed: bytes = b""          # the ranges, see gq_proto.ranges.pack; `ranges` is empty then
 
 
 class SettleResult(Body):

@@ -10,6 +10,7 @@ from gq_proto import codec
 from gq_proto import messages as m
 from gq_proto.errors import GoQueueError, StaleReceipt, UnknownMember
 from gq_proto.messages import Kind, Op
+from gq_proto.ranges import unpack
 from tests.sim.daemons import Groupd, Logd, Metad
 from tests.sim.oracle import Oracle, id_of
 from tests.sim.world import Line, World
@@ -187,7 +188,7 @@ class Consumer:
         hold = not self.calm and self._rng.random() < 0.1
         body = m.Poll(self.group, self.name, self._generation, self._rng.choice((1, 10, 50, 500)),
                       self._rng.choice((0, 100, 1_000)), VISIBILITY_MS, hold, progress=self._progress(),
-                      answers=self._rng.choice((1, 1, 5)))
+                      answers=self._rng.choice((1, 1, 5)), packed=self._rng.random() < 0.5)
         self._line.call(Kind.POLL, body, lambda reply, frames, error: self._polled(reply, error, hold), timeout_s=2.0)
 
     def _polled(self, reply: m.PollReply | None, error: GoQueueError | None, hold: bool) -> None:
@@ -195,6 +196,9 @@ class Consumer:
         if isinstance(error, UnknownMember):
             self._joined = False
         for lease in reply.leases if reply else ():
+            if lease.packed:
+                assert not lease.ranges
+                lease.ranges = list(unpack(lease.packed))
             held = self._held[lease.lease] = Held(lease, hold)
             self._fetch(held)
 

@@ -1,5 +1,6 @@
 """The consumer's core against a hand-played groupd and logd: no socket, no clock."""
 
+from array import array
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from gq_client.consumer import LINGER_S, ConsumerCore
 from gq_client.consumer_lease import Message, count
 from gq_client.consumer_options import ConsumerOptions
+from gq_client.consumer_settle import progress_of
 from gq_proto import codec
 from gq_proto.errors import BadRequest, NotLeader, StaleReceipt, Unavailable, UnknownMember
 from gq_proto.messages import (
@@ -25,6 +27,7 @@ from gq_proto.messages import (
     SettleReply,
     SettleResult,
 )
+from gq_proto.ranges import pack
 
 TOPIC_ID, EPOCH = 77, 5
 
@@ -83,8 +86,11 @@ class Play:
                                          self.core.options.session_ms or self.node_session_ms))
         return self
 
-    def leased(self, number: int, *ranges: int, delivery: int = 1, epoch: int = EPOCH) -> "Play":
-        self.answer(Kind.POLL, PollReply([Lease(number, 42, TOPIC_ID, "t", 0, epoch, delivery, list(ranges), 30_000)]))
+    def leased(self, number: int, *ranges: int, delivery: int = 1, epoch: int = EPOCH, packed: bool = False) -> "Play":
+        lease = Lease(number, 42, TOPIC_ID, "t", 0, epoch, delivery, list(ranges), 30_000)
+        if packed:
+            lease.ranges, lease.packed = [], pack(array("q", ranges))
+        self.answer(Kind.POLL, PollReply([lease]))
         return self
 
     def bytes_by_ranges(self) -> "Play":
@@ -122,15 +128,33 @@ def test_a_lease_is_fetched_handed_out_acked_and_forgotten() -> None:
     play.bytes_by_ranges()
     messages = play.walk(3)
     assert [(m.offset, m.value, m.delivery) for m in messages] == [(0, b"v0", 1), (1, b"v1", 1), (2, b"v2", 1)]
-    for message in messages:
-        message.ack()
+    messages[1].ack()
+    play.core.flush(play.now)
+    first = play.pop(Kind.SETTLE)
+    assert [(op.op, op.lease, op.ranges) for op in first.body.items] == [(Op.ACK, 1, [1, 1])]
+    assert [(p.lease, p.started) for p in first.body.progress] == [(1, 3)]
+    messages[0].ack()
+    messages[2].ack()
     play.core.flush(play.now)
     ask = play.pop(Kind.SETTLE)
-    assert [(op.op, op.lease, op.ranges) for op in ask.body.items] == [(Op.ACK, 1, [0, 3])]
-    assert [(p.lease, p.started) for p in ask.body.progress] == [(1, 3)]
+    assert [(op.op, op.lease, op.ranges) for op in ask.body.items] == [(Op.ACK, 1, [0, 1, 2, 1])]
+    assert ask.body.progress == [], "it works on nothing of it any more"
     assert play.taken() == []
+    first.then(play.now, SettleReply([SettleResult()]), [], None)
     ask.then(play.now, SettleReply([SettleResult()]), [], None)
     assert play.core.held == {}
+
+
+def test_how_far_the_app_is_is_said_once_and_not_of_what_is_settled() -> None:
+    play = Play().joined().leased(1, 0, 3).bytes_by_ranges()
+    messages = play.walk(3)
+    assert [(p.lease, p.started) for p in progress_of(play.core.held, play.now)] == [(1, 3)]
+    assert progress_of(play.core.held, play.now) == []
+    play.core.held[1].reported = 0
+    for message in messages:
+        message.ack()
+    play.core.held[1].take_ops()
+    assert progress_of(play.core.held, play.now) == []
 
 
 def test_what_the_app_left_of_a_view_comes_again() -> None:
@@ -271,13 +295,50 @@ def test_gone_corrupt_and_partial_ranges() -> None:
 SCATTERED = [x for low in range(0, 60, 3) for x in (low, 1)]
 
 
-def settled(play: Play, ranges: list[int], acked: int) -> Any:
+def settled(play: Play, ranges: list[int], acked: int, packed: bool = True) -> Any:
     """The Settle, once so many messages of a lease are acked."""
-    play.leased(1, *ranges).bytes_by_ranges()
+    play.leased(1, *ranges, packed=packed).bytes_by_ranges()
     for message in play.walk(acked):
         message.ack()
     play.core.flush(play.now)
     return play.pop(Kind.SETTLE)
+
+
+def test_leases_of_many_ranges_may_come_packed() -> None:
+    play = Play().joined()
+    assert play.asked(Kind.POLL)[0].body.packed
+    play.leased(1, *SCATTERED, packed=True).bytes_by_ranges()
+    messages = play.walk(20)
+    assert [m.offset for m in messages] == list(range(0, 60, 3))
+    messages[4].nack()
+    messages[0].ack()
+    play.core.flush(play.now)
+    assert [(op.op, op.ranges) for op in play.pop(Kind.SETTLE).body.items] == [(Op.ACK, [0, 1]), (Op.NACK, [12, 1])]
+    play.core.leave(play.now)
+    assert list(play.core.held[1].open) == [x for low in SCATTERED[::2] if low not in (0, 12) for x in (low, 1)]
+
+
+def test_what_was_not_fetched_of_a_packed_lease_is_asked_for_again_after_a_while() -> None:
+    play = Play().joined().leased(1, *SCATTERED, packed=True)
+    ask = next(a for a in play.asked(Kind.FETCH) if a.body.parts[0].ranges)
+    assert ask.body.parts[0].ranges == SCATTERED
+    play.core.outbox.remove(ask)
+    ask.then(play.now, FetchReply([Fetched(0, status=[RangeStatus.NOT_YET] * 20, covered=0, next_offset=0)]), [b""], None)
+    assert not [a for a in play.asked(Kind.FETCH) if a.body.parts[0].ranges], "not at once"
+    play.now += 0.06
+    play.core.pump(play.now)
+    assert [a.body.parts[0].ranges for a in play.asked(Kind.FETCH) if a.body.parts[0].ranges] == [SCATTERED]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_whole_lease_is_acked_without_ranges_in_whatever_order(packed: bool, order: int) -> None:
+    play = Play().joined().leased(1, *SCATTERED, packed=packed).bytes_by_ranges()
+    for message in play.walk(20)[::order]:
+        message.ack()
+    play.core.flush(play.now)
+    [op] = play.pop(Kind.SETTLE).body.items
+    assert (op.op, op.lease, op.ranges, op.whole) == (Op.ACK, 1, [], 42)
 
 
 def test_a_whole_lease_of_many_ranges_is_acked_without_them() -> None:

@@ -1,5 +1,7 @@
 """The lanes' buffers, against lists of all that a log holds."""
 
+from array import array
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,11 +110,11 @@ def test_a_ready_record_is_buffered_whole_and_passed_by_itself() -> None:
     lanes.feed(0, Stretch([], plain.lanes, [ready]), 7_000)
     lane = lanes.lanes[2]
     assert (lane.runs, lane.upto, lane.more) == (2 * BUFFERED_RUNS, 6_000, True)
-    assert lane.first() == (0, 5_000) and lane.peek(10**6) == (named, 2 * BUFFERED_RUNS)
+    assert lane.first() == (0, 5_000) and lane.peek(10**6) == (array("q", named), 2 * BUFFERED_RUNS)
     lane.pass_to(named[-2])
     assert lane.entries() == [Entry(named[-2], named[-2] + 1, 5_000)]
     lanes.feed(6_000, plain, 7_000)
-    assert lane.count == 2 and lane.peek(5) == ([named[-2], 1], 1)
+    assert lane.count == 2 and lane.peek(5) == (array("q", [named[-2], 1]), 1)
     lanes.cut(5_500)
     assert lane.count == 1
     lanes.cut(5_000)

@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gq_groupd import effects as fx
-from gq_groupd.entries import Acked, decode
+from gq_groupd.entries import Acked, Granted, decode, encode
+from gq_proto.bitmaps import heard
 from gq_proto.errors import BadRequest, StaleReceipt
 from gq_proto.messages import Kind, Lease, Leave, Op, Progress, Receipt1, Settle, Settle1, SettleReceipts
+from gq_proto.ranges import unpack
 from gq_proto.record import kind_of
 from tests.unit.gq_groupd.rig import Rig, offsets
 
@@ -62,11 +64,46 @@ def test_an_ack_of_a_whole_lease_names_none_of_its_messages() -> None:
     assert (r.part().lag, r.part().in_flight) == (20, 20)
     assert r.settle(urgent, whole=True).error == 0, "a repeated ack is none"
     acked = [entry.ranges for entry in map(decode, [value for _, _, value in r.journal]) if isinstance(entry, Acked)]
-    assert acked == [urgent.ranges]
+    assert [heard(told)[0] for told in acked] == [urgent.ranges]
     r.restart()
     assert (r.part().lag, r.part().acked_ahead) == (20, urgent.ranges[2:])
     assert r.settle(others, whole=True).error == 0
     assert (r.part().committed, r.part().lag) == (40, 0)
+
+
+def test_many_ranges_are_packed_for_who_asks_and_in_the_journal() -> None:
+    r = rig(0)
+    for kind in [kind_of(0, 0), kind_of(0, 3)] * 20:
+        r.publish(1, kind=kind)
+    urgent, others = r.poll(packed=True)
+    assert urgent.ranges == others.ranges == []
+    assert [list(unpack(lease.packed)) for lease in (urgent, others)] == [
+        [x for low in range(first, 40, 2) for x in (low, 1)] for first in (0, 1)]
+    granted = [entry.ranges for entry in map(decode, [value for _, _, value in r.journal]) if isinstance(entry, Granted)]
+    assert all(isinstance(told, bytes) and len(told) < 80 for told in granted)
+    r.restart()
+    assert r.part().in_flight == 40, "both are known again"
+    assert r.settle(urgent, whole=True).error == 0
+    assert r.settle(others, ranges=[1, 1, 3, 1]).error == 0
+    r.restart()
+    assert (r.part().lag, r.part().in_flight) == (18, 18)
+
+
+def test_a_journal_that_tells_many_ranges_number_by_number_is_read() -> None:
+    """As releases before the packed ones wrote it."""
+    r = rig(0)
+    for kind in [kind_of(0, 0), kind_of(0, 3)] * 20:
+        r.publish(1, kind=kind)
+    urgent, _ = r.poll()
+    r.settle(urgent, whole=True)
+    for at, (offset, key, value) in enumerate(r.journal):
+        entry = decode(value)
+        if isinstance(entry, Granted | Acked):
+            entry.ranges = heard(entry.ranges)[0]
+            assert len(entry.ranges) == 40
+            r.journal[at] = (offset, key, encode(entry))
+    r.restart()
+    assert (r.part().lag, r.part().in_flight, r.part().acked_ahead) == (20, 20, urgent.ranges[2:])
 
 
 def test_an_ack_of_a_whole_lease_that_is_nobodys_is_stale() -> None:

@@ -1,3 +1,7 @@
+from array import array
+
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
@@ -31,6 +35,25 @@ def test_ranges_of_a_bitmap_and_back(offsets: set[int]) -> None:
 def test_long_bitmaps_are_walked_by_runs_with_the_same_answer(offsets: set[int]) -> None:
     if offsets:
         assert bitmaps._long_ranges(BitMap64(offsets), min(offsets), 10**6) == flat(offsets)
+
+
+@given(OFFSETS)
+def test_what_is_told_is_heard(offsets: set[int]) -> None:
+    ranges = flat(offsets)
+    for given_ in (ranges, array("q", ranges)):
+        told = bitmaps.tell(given_)
+        assert isinstance(told, bytes) == (len(ranges) > 8)
+        heard, bitmap = bitmaps.heard(told)
+        assert heard == ranges and set(bitmap) == offsets
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(told), type=bitmaps.Told) == told
+
+
+def test_what_does_not_ascend_is_told_number_by_number() -> None:
+    ranges = [x for low in range(40, 0, -2) for x in (low, 1)]
+    assert bitmaps.tell(ranges) == ranges == bitmaps.tell(array("q", ranges))
+    assert bitmaps.heard(ranges)[1] == BitMap64(range(2, 41, 2))
+    with pytest.raises(ValueError):
+        bitmaps.heard(b"nobody told this")
 
 
 def test_only_the_lowest_ranges_when_limited() -> None:

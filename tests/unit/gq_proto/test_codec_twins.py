@@ -328,6 +328,13 @@ def test_ranges(compiled, one, other, number, chance):
     assert compiled.ranges_offsets(loose) == pure.ranges_offsets(loose) == members(loose)
     assert compiled.ranges_head(loose, number) == pure.ranges_head(loose, number)
     assert members(pure.ranges_head(loose, number)) == members(loose)[:max(number, 0)]
+    assert compiled.ranges_head(array("q", loose), number) == array("q", pure.ranges_head(loose, number))
+    assert pure.ranges_head(array("q", loose), number) == array("q", pure.ranges_head(loose, number))
+    for codec in (pure, compiled):
+        assert codec.ranges_are(loose, members(loose)) and codec.ranges_are(array("q", loose), members(loose))
+        for others in (members(loose)[:-1], [*members(loose), 1], [o + (n == 2) for n, o in enumerate(members(loose))], [-1]):
+            assert codec.ranges_are(loose, others) == (others == members(loose))
+        assert not codec.ranges_are([0, 2**60], [0, 1])
     assert compiled.ranges_tail(loose, number) == pure.ranges_tail(loose, number)
     assert members(pure.ranges_tail(loose, number)) == members(loose)[max(number, 0):]
     assert compiled.ranges_find(loose, number) == pure.ranges_find(loose, number)
