@@ -110,7 +110,7 @@ class HeldLease:
         self.ops: list[Settle1] = []
         self.decided: set[int] = set()     # settled by another op than ack
         self.stale: list[int] = []         # refused: these were somebody else's already
-        self.void: Sequence[int] = []          # not to be handed out: a newer lease holds these
+        self.void: Sequence[int] = []      # not to be handed out: a newer lease holds these
         self.raw_bytes = 0                 # of chunks
         self.batch = batch or Batch()
         self.fetching = self.streaming = self.lost = False

@@ -106,7 +106,7 @@ def lane_counts(packed: bytes | bytearray, base: int, low: int, high: int) -> li
 def lane_totals(packed: bytes | bytearray) -> list[tuple[int, int]]:
     """Per priority (records, first offset - base, or -1), control records left out."""
     counts, firsts = [0] * 8, [-1] * 8
-    for offset, count, kind in RUN_ENTRY.iter_unpack(packed):
+    for offset, count, kind in RUN_ENTRY.iter_unpack(memoryview(packed)[:len(packed) // _SIZE * _SIZE]):
         if not kind & _CONTROL:
             counts[kind & 7] += count
             if firsts[kind & 7] < 0:
