@@ -74,24 +74,22 @@ def lane_ranges(packed: bytes | bytearray, base: int, low: int, high: int, lane:
     """(canonical ranges of the records in [low, high) of one priority that are neither control nor delayed, at most `limit`; next
     offset): as select_runs, for very many of them."""
     out = array("q")
-    count, following = len(packed) // _SIZE, low
+    count, last = len(packed) // _SIZE, low
     first = bisect_right(range(count), low - base, key=lambda run: int.from_bytes(packed[run * _SIZE : run * _SIZE + 4])) - 1
     for run in range(max(first, 0), count):
         offset, length, kind = RUN_ENTRY.unpack_from(packed, run * _SIZE)
-        start, end = max(base + offset, low), min(base + offset + length, high)
         if base + offset >= high:
             break
-        if start >= end:
-            continue
-        if kind & 7 == lane and not kind & _APART:
+        start, end = max(base + offset, low), min(base + offset + length, high)
+        if kind & 7 == lane and not kind & _APART and start < end:
             if out and out[-2] + out[-1] == start:
                 out[-1] += end - start
             elif len(out) >= 2 * limit:
                 break
             else:
                 out.extend((start, end - start))
-        following = end
-    return out, following
+        last = base + offset + length
+    return out, max(low, min(last, high))
 
 
 def lane_counts(packed: bytes | bytearray, base: int, low: int, high: int) -> list[int]:

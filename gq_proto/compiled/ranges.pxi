@@ -132,7 +132,11 @@ def ranges_are(object ranges, list offsets not None):
     """See pure_ranges.ranges_are."""
     cdef Numbers numbers = flat_of(ranges)
     cdef Py_ssize_t at, number = 0, count = len(offsets)
-    cdef int64_t offset
+    cdef int64_t offset, wanted = 0
+    for at in range(0, numbers.size, 2):
+        wanted += numbers.at[at + 1]
+    if wanted != count:
+        return False
     for at in range(0, numbers.size, 2):
         for offset in range(numbers.at[at], numbers.at[at] + numbers.at[at + 1]):
             if number >= count or <int64_t>offsets[number] != offset:

@@ -144,7 +144,7 @@ def decoders(codec: Any, raw: bytes) -> list[Any]:
         outcome(codec.decode_headers, raw), codec.crc32c(raw), codec.partition_of(raw, 6),
         codec.select_runs(raw, 40, 41, 60, 2, 5),
         codec.lane_counts(raw, 40, 41, 60),
-        codec.lane_totals(raw),
+        codec.lane_ranges(raw, 40, 41, 60, 2, 5), codec.lane_ranges(raw, 40, 0, 2**62, 0), codec.lane_totals(raw),
         codec.lanes_within(raw, 40, [38, 5, 50, 9]),
     ]
 

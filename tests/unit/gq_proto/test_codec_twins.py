@@ -334,7 +334,8 @@ def test_ranges(compiled, one, other, number, chance):
         assert codec.ranges_are(loose, members(loose)) and codec.ranges_are(array("q", loose), members(loose))
         for others in (members(loose)[:-1], [*members(loose), 1], [o + (n == 2) for n, o in enumerate(members(loose))], [-1]):
             assert codec.ranges_are(loose, others) == (others == members(loose))
-        assert not codec.ranges_are([0, 2**60], [0, 1])
+        assert not codec.ranges_are([0, 2**60], [0, 1]) and not codec.ranges_are([5, -3, 10, 3], [10, 11, 12])
+        assert not codec.ranges_are([2**63 - 1, 1], [])
     assert compiled.ranges_tail(loose, number) == pure.ranges_tail(loose, number)
     assert members(pure.ranges_tail(loose, number)) == members(loose)[max(number, 0):]
     assert compiled.ranges_find(loose, number) == pure.ranges_find(loose, number)
