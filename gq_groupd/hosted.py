@@ -111,10 +111,12 @@ class Hosted:
         """The journal ended: nothing in memory counts that is not in it."""
         log = self._shared.daemon.log.warning if self.serving else self._shared.daemon.log.debug
         log("journal lost, taking over anew", extra=logs.fields(partition=self.partition, error=error.name, reason=error.message))
-        if isinstance(error, Corrupt | PartitionOffline) and error.message != self.unreadable:
+        if isinstance(error, Corrupt | PartitionOffline) and not self.unreadable.startswith(error.message):
             self.unreadable = error.message
-            self._shared.daemon.log.error("the journal cannot be read: its groups wait until it is restored from a copy",
-                                          extra=logs.fields(partition=self.partition, reason=error.message))
+            if self._journal and not self._journal.newer:
+                self.unreadable += "; restore it from a copy of this node"
+            self._shared.daemon.log.error("the journal cannot be read: its groups wait until it can",
+                                          extra=logs.fields(partition=self.partition, reason=self.unreadable))
         self._drop(Unavailable("the group's coordinator starts over, ask again"))
         self._loop.call_later(self._retry_s, self._take_over)
         self._retry_s = min(2 * self._retry_s, RETRY_S[1])
@@ -147,7 +149,7 @@ class Hosted:
         """NotCoordinator while taking over."""
         if not self.serving or self._core is None:
             if self.unreadable:
-                raise NotCoordinator(f"the group's journal must be restored from a copy of this node: {self.unreadable}")
+                raise NotCoordinator(f"the group's journal cannot be read: {self.unreadable}")
             raise NotCoordinator("the group's coordinator is starting, ask again")
         self._do(self._core.request(self._now_ms(), self._loop.wall_us(), call))
 

@@ -5,6 +5,8 @@ header names the producer), have metad give that producer its next epoch, append
 key that says nothing. From there on an older groupd that still lives is fenced, and what it wrote before is in the log before that
 record: read on up to it, and the state is whole.
 
+A record that `replay` cannot read (msgspec.DecodeError, ValueError) ends it too: Corrupt, which names the record.
+
 Never retries an append: a refused one, or one whose fate is unknown, ends this journal (`failed`); its owner drops the state it
 fed and takes over anew. Invariant: batches are confirmed in the order in which they were sent.
 """
@@ -13,8 +15,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from gq_proto import codec, limits
-from gq_proto.errors import GoQueueError, OffsetOutOfRange, Unavailable, error_of
+from gq_proto.errors import Corrupt, GoQueueError, OffsetOutOfRange, Unavailable, error_of
 from gq_proto.messages import (
     DeleteBefore,
     Fetch,
@@ -47,6 +51,7 @@ class Journal:
         self._peers, self._topic_id, self._partition = peers, topic_id, partition
         self._replay, self._ready, self._appended, self._failed = replay, ready, appended, failed
         self._closed = False
+        self.newer = False                # it failed because a newer release wrote it
         self._producer = (-1, -1)         # ours
         self._producer_id = -1            # of the last batch in the log
         self._sequence = 0
@@ -96,14 +101,23 @@ class Journal:
         if part.error:
             self._fail(error_of(part.error, part.message))
             return
-        records = codec.decode(frames[0].buffer, codec.Record)
-        for record in records:
+        for record in codec.decode(frames[0].buffer, codec.Record):
             self._note_producer(record)
-            if record.key is not None:
-                self._replay(record.offset, record.key, record.value or b"")
+            if record.key is not None and not self._replayed(record.offset, record.key, record.value or b""):
+                return
         moved = part.next_offset > self._offset
         self._offset = max(part.next_offset, self._offset)
         self._read_on(moved, part.high_watermark)
+
+    def _replayed(self, offset: int, key: bytes, value: bytes) -> bool:
+        try:
+            self._replay(offset, key, value)
+        except (msgspec.DecodeError, ValueError) as error:
+            self.newer = True
+            self._fail(Corrupt(f"record {offset} of it was not written by this release ({error}): start the newer gq_groupd that "
+                               "wrote it"))
+            return False
+        return True
 
     def _read_on(self, moved: bool, end: int) -> None:
         if self._upto >= 0 and self._offset >= self._upto:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from gq_groupd.entries import Paused, decode, encode
 from gq_groupd.journal import BATCH_RECORDS, Journal
 from gq_proto import codec, limits
-from gq_proto.errors import Fenced, GoQueueError, OffsetOutOfRange, SequenceGap, Unavailable
+from gq_proto.errors import Corrupt, Fenced, GoQueueError, OffsetOutOfRange, SequenceGap, Unavailable
 from gq_proto.messages import Fetched, FetchReply, InitProducerReply, Kind, Produced, ProduceReply
 from gq_proto.record import BATCH_HEADER, BATCH_VALUE
 
@@ -116,6 +117,23 @@ def test_a_takeover_that_ended_in_the_middle_stops_no_other(error: GoQueueError 
     third = Played(first.logd)
     first.logd.run()
     assert third.ready == [2] and not third.failed
+
+
+@pytest.mark.parametrize("value", [b"\x93\x14\x01\x02", b"\xc1", encode(Paused(1, True))[:-1] + b"\xc4", b"\x92\x7a\x01"])
+def test_a_journal_of_a_newer_release_is_said_to_be_one(value: bytes) -> None:
+    """And nothing is written to it: it is not this one's to take over."""
+    first = Played()
+    first.logd.run()
+    first.append(1, encode(Paused(1, True)), value)
+    first.journal.flush()
+    first.logd.run()
+    second = Played(first.logd)
+    second.journal._replay = lambda offset, key, value: second.records.append((offset, key, decode(value)))  # type: ignore[arg-type]
+    second.logd.run()
+    assert len(second.records) == 1 and not second.ready and first.logd.epoch == 0
+    [error] = second.failed
+    assert isinstance(error, Corrupt) and "record 2 of it" in str(error) and "newer gq_groupd" in str(error)
+    assert second.journal.newer and not first.journal.newer
 
 
 def test_the_next_owner_reads_everything_and_fences_the_last() -> None:
