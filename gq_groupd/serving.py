@@ -22,7 +22,6 @@ from gq_proto.messages import Lease, Poll, PollReply, SettleResult
 from gq_proto.ranges import pack
 from gq_proto.runs import ALL_LANES, NO_LANES
 
-MANY = 16                   # numbers in ranges that are packed where they may be
 PARKED_MAX = 16             # polls of one member that wait; an older one is answered with nothing
 ANSWER_EARLY_MS = 20        # before the caller gives up
 
@@ -143,8 +142,8 @@ class Serving:
             self._settling.arm(lease)
         lane = ALL_LANES if not group.lanes & (group.lanes - 1) else pick.lane if pick.anchor < 0 else NO_LANES
         ranges, packed = list[int](), b""
-        if body.packed and isinstance(pick.ranges, array) and len(pick.ranges) > MANY:
-            packed = pack(pick.ranges)
+        if body.packed and isinstance(told, bytes):
+            packed = pack(array("q", pick.ranges))
         else:
             ranges = list(pick.ranges)
         return Lease(id, random, part.topic_id, part.topic, part.partition, part.epoch, pick.delivery, ranges, visibility, lane,

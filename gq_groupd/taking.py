@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pyroaring import BitMap64
 
 from gq_groupd.standing import NOTHING, Standing
-from gq_proto.bitmaps import TOP, Told, bitmap_of, heard, next_in, ranges_of, tell, union_of
+from gq_proto.bitmaps import TOP, Told, bitmap_of, bitmap_told, heard, next_in, ranges_of, tell, union_of
 from gq_proto.limits import PRIORITIES, PRIORITY_DEFAULT
 
 WINDOW = 4_096          # messages looked at in one go where some of them are not free
@@ -163,7 +163,7 @@ class Taking(Standing):
         """For an entry: who applies it next has what was made of them a moment ago."""
         if self.lately[0] is not ranges:
             told = tell(ranges)
-            self.lately = ranges, told, BitMap64.deserialize(told) if isinstance(told, bytes) else bitmap_of(ranges)
+            self.lately = ranges, told, bitmap_told(told)
         return self.lately[1]
 
     def heard(self, told: Told) -> tuple[Sequence[int], BitMap64]:

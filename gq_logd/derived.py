@@ -55,7 +55,7 @@ class Growing:
     def _unsaved(self) -> bytes | bytearray:
         if self.kind is not Derived.RUNS:
             return self.packed[self._saved:]
-        return runs_from(self.packed, self._saved - self.base)
+        return runs_from(self.packed, self.base, self._saved)
 
     def flush(self, pool: FilePool, path: str, position: int, next_offset: int, footer: bytes | None = None) -> None:
         """Append a block that reaches `position`, and the footer that closes the file. OSError leaves the state as it was."""
@@ -76,17 +76,6 @@ class Growing:
         file.append(blocks)
         self._file_size, self._crc, self.covered = file.size, crc, position
         self._saved = next_offset if self.kind is Derived.RUNS else len(self.packed)
-
-
-def runs_from(packed: bytes | bytearray, relative: int) -> bytes | bytearray:
-    """The entries of `.runs` for records from offset base + relative on: the first is what of its run lies there."""
-    size = RUN_ENTRY.size
-    at = size * bisect_right(range(len(packed) // size), relative, key=lambda n: int.from_bytes(packed[n * size:n * size + 4]))
-    if not at:
-        return packed
-    offset, count, kind = RUN_ENTRY.unpack_from(packed, at - size)
-    cut = relative - offset
-    return (RUN_ENTRY.pack(relative, count - cut, kind) if cut < count else b"") + packed[at:]
 
 
 class PayloadCache:
@@ -123,3 +112,13 @@ def count_below(kind: Derived, packed: bytes | bytearray, base: int, offset: int
     width, origin = (4, base) if kind in (Derived.INDEX, Derived.RUNS) else (8, 0)
     return bisect_right(range(len(packed) // size), offset - 1 - origin,
                         key=lambda n: int.from_bytes(packed[n * size:n * size + width]))
+
+
+def runs_from(packed: bytes | bytearray, base: int, offset: int) -> bytes | bytearray:
+    """The entries of `.runs` for records from `offset` on: the first is what of its run lies there."""
+    at = count_below(Derived.RUNS, packed, base, offset) * RUN_ENTRY.size
+    if not at:
+        return packed
+    start, count, kind = RUN_ENTRY.unpack_from(packed, at - RUN_ENTRY.size)
+    cut = offset - base - start
+    return (RUN_ENTRY.pack(start + cut, count - cut, kind) if cut < count else b"") + packed[at:]

@@ -26,28 +26,35 @@ def bitmap_of(ranges: Sequence[int]) -> BitMap64:
     return bitmap
 
 
-def _at_once(ranges: Sequence[int]) -> BitMap64 | None:
+def _packed(ranges: Sequence[int]) -> bytes | None:
     """None when they do not ascend."""
     try:
-        packed = codec.ranges_roaring(ranges)
+        return codec.ranges_roaring(ranges)
     except ValueError:
         return None
-    return BitMap64.deserialize(packed)
+
+
+def _at_once(ranges: Sequence[int]) -> BitMap64 | None:
+    packed = _packed(ranges)
+    return None if packed is None else BitMap64.deserialize(packed)
 
 
 def tell(ranges: Sequence[int]) -> Told:
     """For the journal."""
-    if len(ranges) > 2 * FEW and codec.ranges_ascend(ranges):
-        return codec.ranges_roaring(ranges)
+    if len(ranges) > 2 * FEW and (packed := _packed(ranges)) is not None:
+        return packed
     return ranges if isinstance(ranges, list) else list(ranges)
+
+
+def bitmap_told(told: Told) -> BitMap64:
+    """ValueError for bytes that nobody told."""
+    return BitMap64.deserialize(told) if isinstance(told, bytes) else bitmap_of(told)
 
 
 def heard(told: Told) -> tuple[list[int], BitMap64]:
     """What was told: ranges and their bitmap. ValueError for bytes that nobody told."""
-    if isinstance(told, bytes):
-        bitmap = BitMap64.deserialize(told)
-        return ranges_of(bitmap), bitmap
-    return told, bitmap_of(told)
+    bitmap = bitmap_told(told)
+    return told if isinstance(told, list) else ranges_of(bitmap), bitmap
 
 
 def bitmap_between(low: int, high: int) -> BitMap64:

@@ -98,7 +98,7 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
 
     Spans are read to the end of what was found already, so that a record moves only when something before it was left out."""
     cdef Points points
-    cdef Numbers wanted_ranges = Numbers(ranges)
+    cdef Numbers wanted_ranges = even(Numbers(ranges))
     cdef Found found = Found(wanted_ranges.size)
     cdef Py_ssize_t number = 0, following, count = wanted_ranges.size
     cdef int64_t at = start_position, expected = -1, need = 0, used = 0, low, high, jump, stop, length, got, pos
@@ -109,8 +109,6 @@ def gather(int fd, int64_t start_position, int64_t end_position, object ranges, 
     cdef gq_head head
     cdef int why
     cdef bint wanted
-    if count & 1:
-        raise ValueError("flat ranges come in pairs: low, count")
     points.packed, points.count, points.base = <const uint8_t *>PyBytes_AS_STRING(index), PyBytes_GET_SIZE(index) // 8, base
     points.near = 0
     max_bytes = min(max_bytes, FAR)

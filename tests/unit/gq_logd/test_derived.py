@@ -52,20 +52,20 @@ def test_saved_in_blocks_and_read_again(tmp_path_factory, batches, saved_after):
     assert lanes == [Lane(len(offsets), min(offsets, default=-1)) for offsets in mine]
 
 
-@given(pieces, st.integers(0, 140))
-def test_entries_from_an_offset_on(pieces, relative):
+@given(pieces, st.integers(BASE, BASE + 140))
+def test_entries_from_an_offset_on(pieces, offset):
     packed = bytearray()
     codec.extend_runs(packed, BASE, flat(pieces, BASE))
     whole = spread(packed)
-    assert spread(runs_from(packed, relative)) == {o: kind for o, kind in whole.items() if o >= BASE + relative}
+    assert spread(runs_from(packed, BASE, offset)) == {o: kind for o, kind in whole.items() if o >= offset}
 
 
 def test_entries_behind_a_hole():
     packed = bytearray()
     codec.extend_runs(packed, BASE, [100, 3, 2, 110, 4, 2])
-    assert [spread(runs_from(packed, at)) for at in (2, 5, 12)] == [
+    assert [spread(runs_from(packed, BASE, offset)) for offset in (102, 105, 112)] == [
         {102: 2, 110: 2, 111: 2, 112: 2, 113: 2}, {110: 2, 111: 2, 112: 2, 113: 2}, {112: 2, 113: 2}]
 
 
 def test_nothing_yet():
-    assert lanes_of(b"", BASE) == [Lane(0, -1)] * 5 and runs_from(b"", 0) == b""
+    assert lanes_of(b"", BASE) == [Lane(0, -1)] * 5 and runs_from(b"", BASE, BASE) == b""
