@@ -231,15 +231,12 @@ class HeldLease:
         return taken
 
     def _ack(self, offsets: list[int]) -> Settle1:
-        lease = self.lease
-        many = lease.random and len(self.ranges) > MANY
-        if many and codec.ranges_are(self.ranges, offsets):
+        lease, are = self.lease, codec.ranges_are
+        if lease.random and len(self.ranges) > MANY and (are(self.ranges, offsets) or are(self.ranges, sorted(set(offsets)))):
             self.open = []
             return Settle1(Op.ACK, lease.lease, [], whole=lease.random)
         ranges = to_ranges(offsets)
         self.open = subtract(self.open, ranges) if ranges != self.open else []
-        if many and ranges == list(self.ranges):
-            return Settle1(Op.ACK, lease.lease, [], whole=lease.random)
         return Settle1(Op.ACK, lease.lease, ranges)
 
     def named(self, op: Settle1) -> list[int]:

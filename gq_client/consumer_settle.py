@@ -16,7 +16,7 @@ from gq_client.routing import To
 from gq_proto.errors import GoQueueError, StaleReceipt, UnknownMember
 from gq_proto.messages import Kind, Progress, Receipt1, Settle, Settle1, SettleReceipts, SettleReply
 
-IN_FLIGHT_MAX: Final = 16
+IN_FLIGHT_MAX: Final = 16      # batches on their way
 LATE_MAX: Final = 1_000        # leases that are lost while the app still works on some of their messages
 RETRY_S: Final = 0.1
 Item = tuple[HeldLease, Settle1]

@@ -1,18 +1,14 @@
 """The consumer's core against a hand-played groupd and logd: no socket, no clock."""
 
-from array import array
 from typing import Any
 
 import pytest
 
-from gq_client.consumer import LINGER_S, ConsumerCore
-from gq_client.consumer_lease import Message, count
+from gq_client.consumer import LINGER_S
 from gq_client.consumer_options import ConsumerOptions
 from gq_client.consumer_settle import progress_of
-from gq_proto import codec
 from gq_proto.errors import BadRequest, NotLeader, StaleReceipt, Unavailable, UnknownMember
 from gq_proto.messages import (
-    Assigned,
     AssignedPush,
     Empty,
     Fetched,
@@ -27,100 +23,7 @@ from gq_proto.messages import (
     SettleReply,
     SettleResult,
 )
-from gq_proto.ranges import pack
-
-TOPIC_ID, EPOCH = 77, 5
-
-
-class Hub:
-    asleep = False
-
-    def __init__(self) -> None:
-        self.woken = 0
-
-    def wake(self) -> None:
-        self.woken += 1
-
-    def confirm(self, lease: Any, offset: int) -> Any:
-        raise AssertionError("unused here")
-
-
-def log(low: int, count: int) -> bytes:
-    """Records [low, low + count) as logd returns them."""
-    builder = codec.BatchBuilder()
-    for i in range(low, low + count):
-        builder.add(b"k", b"v%d" % i)
-    frame = bytearray(builder.seal())
-    codec.stamp(frame, low, 1_000_000)
-    return bytes(frame)
-
-
-class Play:
-    """The core and the daemons it talks to, played by the test."""
-
-    node_session_ms = 30_000
-
-    def __init__(self, **options: Any) -> None:
-        self.now = 100.0
-        self.hub = Hub()
-        self.core = ConsumerCore(ConsumerOptions("g", ("t",), **({"ack": "manual"} | options)), self.hub)
-        self.hub.core = self.core
-
-    def asked(self, kind: Kind) -> list[Any]:
-        return [ask for ask in self.core.outbox if ask.kind == kind]
-
-    def pop(self, kind: Kind) -> Any:
-        ask = self.asked(kind)[0]
-        self.core.outbox.remove(ask)
-        return ask
-
-    def answer(self, kind: Kind, body: Any = None, frames: Any = (), error: Any = None) -> Any:
-        ask = self.pop(kind)
-        ask.then(self.now, body, list(frames), error)
-        return ask
-
-    def joined(self, member: str = "m1") -> "Play":
-        if not self.asked(Kind.JOIN):
-            self.core.start(self.now)
-        self.answer(Kind.JOIN, JoinReply(member, 1, [Assigned(TOPIC_ID, "t", 0, EPOCH)], 3000, 9,
-                                         self.core.options.session_ms or self.node_session_ms))
-        return self
-
-    def leased(self, number: int, *ranges: int, delivery: int = 1, epoch: int = EPOCH, packed: bool = False) -> "Play":
-        lease = Lease(number, 42, TOPIC_ID, "t", 0, epoch, delivery, list(ranges), 30_000)
-        if packed:
-            lease.ranges, lease.packed = [], pack(array("q", ranges))
-        self.answer(Kind.POLL, PollReply([lease]))
-        return self
-
-    def bytes_by_ranges(self) -> "Play":
-        ask = next(a for a in self.asked(Kind.FETCH) if a.body.parts[0].ranges)
-        self.core.outbox.remove(ask)
-        parts, frames = [], []
-        for part in ask.body.parts:
-            ranges = part.ranges
-            frames.append(b"".join(log(low, n) for low, n in zip(ranges[::2], ranges[1::2], strict=True)))
-            parts.append(Fetched(0, status=[0] * (len(ranges) // 2), covered=len(ranges) // 2,
-                                 next_offset=ranges[-2] + ranges[-1]))
-        ask.then(self.now, FetchReply(parts), frames, None)
-        return self
-
-    def taken(self) -> list[int]:
-        held = self.core.take(self.now)
-        return [m.offset for m in held.view] if held else []
-
-    def walk(self, n: int) -> list[Message]:
-        """What an app does: n messages, one after the other."""
-        out: list[Message] = []
-        while len(out) < n:
-            held = self.core.take(self.now)
-            assert held, f"only {len(out)} of {n}"
-            for message in held.view:
-                held.cursor += 1
-                out.append(message)
-                if len(out) == n:
-                    break
-        return out
+from tests.unit.gq_client.play import EPOCH, TOPIC_ID, Play, log
 
 
 def test_a_lease_is_fetched_handed_out_acked_and_forgotten() -> None:
@@ -290,91 +193,6 @@ def test_gone_corrupt_and_partial_ranges() -> None:
     play.core.flush(play.now)
     assert [(op.op, op.ranges, op.reason) for op in play.pop(Kind.SETTLE).body.items] == [(Op.REJECT, [5, 1], "corrupt")]
     assert play.core.held[1].open == [10, 10]
-
-
-SCATTERED = [x for low in range(0, 60, 3) for x in (low, 1)]
-
-
-def settled(play: Play, ranges: list[int], acked: int, packed: bool = True) -> Any:
-    """The Settle, once so many messages of a lease are acked."""
-    play.leased(1, *ranges, packed=packed).bytes_by_ranges()
-    for message in play.walk(acked):
-        message.ack()
-    play.core.flush(play.now)
-    return play.pop(Kind.SETTLE)
-
-
-def test_leases_of_many_ranges_may_come_packed() -> None:
-    play = Play().joined()
-    assert play.asked(Kind.POLL)[0].body.packed
-    play.leased(1, *SCATTERED, packed=True).bytes_by_ranges()
-    messages = play.walk(20)
-    assert [m.offset for m in messages] == list(range(0, 60, 3))
-    messages[4].nack()
-    messages[0].ack()
-    play.core.flush(play.now)
-    assert [(op.op, op.ranges) for op in play.pop(Kind.SETTLE).body.items] == [(Op.ACK, [0, 1]), (Op.NACK, [12, 1])]
-    play.core.leave(play.now)
-    assert list(play.core.held[1].open) == [x for low in SCATTERED[::2] if low not in (0, 12) for x in (low, 1)]
-
-
-def test_what_was_not_fetched_of_a_packed_lease_is_asked_for_again_after_a_while() -> None:
-    play = Play().joined().leased(1, *SCATTERED, packed=True)
-    ask = next(a for a in play.asked(Kind.FETCH) if a.body.parts[0].ranges)
-    assert ask.body.parts[0].ranges == SCATTERED
-    play.core.outbox.remove(ask)
-    ask.then(play.now, FetchReply([Fetched(0, status=[RangeStatus.NOT_YET] * 20, covered=0, next_offset=0)]), [b""], None)
-    assert not [a for a in play.asked(Kind.FETCH) if a.body.parts[0].ranges], "not at once"
-    play.now += 0.06
-    play.core.pump(play.now)
-    assert [a.body.parts[0].ranges for a in play.asked(Kind.FETCH) if a.body.parts[0].ranges] == [SCATTERED]
-
-
-@pytest.mark.parametrize("order", [1, -1])
-@pytest.mark.parametrize("packed", [True, False])
-def test_a_whole_lease_is_acked_without_ranges_in_whatever_order(packed: bool, order: int) -> None:
-    play = Play().joined().leased(1, *SCATTERED, packed=packed).bytes_by_ranges()
-    for message in play.walk(20)[::order]:
-        message.ack()
-    play.core.flush(play.now)
-    [op] = play.pop(Kind.SETTLE).body.items
-    assert (op.op, op.lease, op.ranges, op.whole) == (Op.ACK, 1, [], 42)
-
-
-def test_a_whole_lease_of_many_ranges_is_acked_without_them() -> None:
-    [op] = settled(Play().joined(), SCATTERED, 20).body.items
-    assert (op.op, op.lease, op.ranges, op.whole) == (Op.ACK, 1, [], 42)
-    for ranges, acked in ((SCATTERED, 19), ([0, 20], 20)):
-        [op] = settled(Play().joined(), ranges, acked).body.items
-        assert not op.whole and count(op.ranges) == acked
-
-
-def test_an_older_groupd_that_took_over_is_told_again_by_ranges() -> None:
-    """It answers that all is well: to it that was an ack of nothing."""
-    play = Play().joined()
-    ask = settled(play, SCATTERED, 20)
-    held = play.core.held[1]
-    ticket = play.core.confirm(play.now, held, 0)
-    ask.then(play.now, SettleReply([SettleResult()]), [], None)
-    assert not ticket.done and play.core.held
-    again = play.pop(Kind.SETTLE)
-    assert [(op.op, op.ranges, op.whole) for op in again.body.items] == [(Op.ACK, SCATTERED, 0)]
-    again.then(play.now, SettleReply([SettleResult()]), [], None)
-    assert ticket.done and ticket.error is None
-    assert not play.core.settler.whole
-
-
-def test_what_is_refused_of_a_whole_ack_is_known_by_its_messages() -> None:
-    for stale, refused in (([3, 1], 1), ([], 20)):
-        play = Play().joined()
-        ask = settled(play, SCATTERED, 20)
-        ask.then(play.now, SettleReply([SettleResult(StaleReceipt.code, "", stale)], True), [], None)
-        assert play.core.settler.stale == refused
-    play = Play().joined()
-    ask = settled(play, SCATTERED, 20)
-    ask.then(play.now, None, [], UnknownMember("its session ended"))
-    [late] = play.asked(Kind.SETTLE_RECEIPTS)
-    assert [item.offset for item in late.body.items] == SCATTERED[::2], "by receipt each is named"
 
 
 def test_a_lease_of_an_ended_epoch_goes_back() -> None:

@@ -51,7 +51,7 @@ def test_each_lane_is_read_ahead_by_itself() -> None:
     high, low = lease(1, 1, 5, 1, 9, 1), lease(2, 4, 0, 3)
     made, owner, queue = fetcher(high, low)
     made.pump(0.0)
-    assert sorted(owner.parts()) == [(-1, -1, [0, 3]), (-1, -1, [5, 1, 9, 1]), (1, 10, []), (4, 3, [])]
+    assert owner.parts() == [(-1, -1, [5, 1, 9, 1]), (-1, -1, [0, 3]), (1, 10, []), (4, 3, [])], "what is wanted now comes first"
     next_high: Any = lease(3, 1, 14, 1, 70, 2)
     queue.append(next_high)
     made.add(next_high, 0.0)
