@@ -471,5 +471,32 @@ def test_groups_whose_journal_is_damaged_say_so_and_the_others_go_on(fast: Node)
     assert journal.read_bytes()[:len(data)] == data
 
 
+def test_a_journal_that_a_newer_release_wrote_is_left_to_it(fast: Node) -> None:
+    with fast.client() as client:
+        put(client, make_topic(client, "t"), numbers(0, 20))
+        with client.consumer("t", "g", ack="manual") as consumer:
+            drain(consumer, 5)
+            consumer.flush()
+    fast.terminate()
+    journal = fast.data / "logs" / "__groups" / str(coordinator("g")) / f"{0:020}.log"
+    builder = codec.BatchBuilder()
+    builder.add(b"g", b"\x92\x7a\x01")               # an entry with a tag that this release does not know
+    frame, end = bytearray(builder.seal()), codec.scan(journal.read_bytes()).next_offset
+    codec.stamp(frame, end, int(time.time() * 1e6), internal=True)
+    with journal.open("ab") as file:
+        file.write(frame)
+    fast.start(wait=False)
+    eventually(lambda: "the journal cannot be read: its groups wait" in fast.log("groupd"), "groupd says so")
+    fast.wait_ready()
+    status = fast.status("groupd")
+    assert status and f"partitions [{coordinator('g')}] cannot be read" in status.detail
+    with fast.client(timeout=1.0) as client:
+        with pytest.raises(GoQueueError, match=rf"record {end} of it was not written by .*: start the newer gq_groupd"):
+            total(client, "g", "lag")
+        other = next(name for name in map(str, range(50)) if coordinator(name) != coordinator("g"))
+        with client.consumer("t", other, ack="manual") as consumer:
+            assert numbers_of(drain(consumer, 20)) == list(range(20))
+
+
 def coordinator(group: str) -> int:
     return codec.partition_of(group.encode(), limits.GROUPS_PARTITIONS)

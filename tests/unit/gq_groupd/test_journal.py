@@ -1,5 +1,6 @@
 """The journal against a hand-played logd and metad: taking over, reading, appending in order, ending at the first doubt."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -74,13 +75,15 @@ class Logd:
 
 
 class Played:
-    def __init__(self, logd: Logd | None = None) -> None:
+    def __init__(self, logd: Logd | None = None, read: Callable[[bytes], Any] = bytes) -> None:
+        """read: of each record's value."""
         self.logd = logd or Logd()
         self.records: list[tuple[int, bytes, bytes]] = []
         self.ready: list[int] = []
         self.appended: list[tuple[int, int]] = []
         self.failed: list[GoQueueError] = []
-        self.journal = Journal(self.logd, 5, 3, lambda *r: self.records.append(r), self.ready.append,  # type: ignore[arg-type]
+        self.journal = Journal(self.logd, 5, 3, lambda offset, key, value: self.records.append(  # type: ignore[arg-type]
+            (offset, key, read(value))), self.ready.append,
                                lambda *a: self.appended.append(a), self.failed.append)
         self.journal.open()
 
@@ -127,8 +130,7 @@ def test_a_journal_of_a_newer_release_is_said_to_be_one(value: bytes) -> None:
     first.append(1, encode(Paused(1, True)), value)
     first.journal.flush()
     first.logd.run()
-    second = Played(first.logd)
-    second.journal._replay = lambda offset, key, value: second.records.append((offset, key, decode(value)))  # type: ignore[arg-type]
+    second = Played(first.logd, decode)
     second.logd.run()
     assert len(second.records) == 1 and not second.ready and first.logd.epoch == 0
     [error] = second.failed
