@@ -34,7 +34,8 @@ class Composing:
     def picks(self) -> Iterator[tuple[Part, Pick]]:
         lanes = self._group.lanes
         if lanes & (lanes - 1):
-            yield from self._mixed(list(self._parts()))
+            if parts := list(self._parts()):
+                yield from self._mixed(parts)
         elif lanes:
             yield from self._plain(lanes.bit_length() - 1)
         if self._first:
@@ -77,9 +78,9 @@ class Composing:
             before = self.room
             have = [sum(lane) for lane in zip(*stocks)]
             more = NO_MORE                   # of a lane with enough at hand it does not matter
-            if not have or min(have) < self.room:
+            if min(have) < self.room:
                 more = [any(part.lanes.lanes[lane].more for part in parts) for lane in range(PRIORITIES)]
-            for lane, wanted in enumerate(shares.split(have, self.room, more)):
+            for lane, wanted in enumerate(shares.fill(have, self.room, more)):
                 left = wanted
                 for part, stock in zip(parts, stocks) if left else ():
                     if stock[lane] and left:

@@ -5,21 +5,53 @@ no lane that has messages has any of its weight left. The unit is the message, s
 it is spent to the last one before the next round, and what an empty lane has left waits for messages that come in time
 (M. Shreedhar, G. Varghese, Efficient Fair Queuing using Deficit Round Robin, 1995).
 
-Pure arithmetic. A reply takes the rounds' messages lane by lane: the shares are those of the rounds, to the message.
+A reply takes the rounds' messages lane by lane. Each lane in it is a lease to make, to journal and to ack, and a poll of five
+rounds would have every lane, the lowest with 15 messages. So a large poll is filled with few lanes: what the rounds give a lane is
+due, and it may be some messages ahead of that or behind, never more than AHEAD_MAX. Small polls are the rounds', to the message.
+
+Pure arithmetic.
 """
 
 from collections.abc import Sequence
+from operator import add, sub
+from typing import Final
+
+AHEAD_MAX: Final = 75       # messages: of 10,000 three quarters of a point
+LARGE: Final = 256          # messages of a poll that is filled with few lanes
 
 
 class Shares:
-    """`left`: of each lane's weight in this round."""
+    """`left`: of each lane's weight in this round. `owed`: messages of each lane that the rounds gave and no poll has had; below 0:
+    that a poll has had before."""
 
-    __slots__ = ("left", "weights")
+    __slots__ = ("left", "owed", "weights")
 
     def __init__(self, weights: Sequence[int]) -> None:
         assert all(weight > 0 for weight in weights)
         self.weights = tuple(weights)
         self.left = list(weights)
+        self.owed = [0] * len(weights)
+
+    def fill(self, have: Sequence[int], room: int, more: Sequence[bool]) -> list[int]:
+        """How many messages of each lane a poll gets: as many as split() would say, within AHEAD_MAX messages a lane.
+
+        The rounds go by what a lane would have at hand if each had had its due. One that is due all it has is not put off."""
+        lanes = range(len(have))
+        owed = list(map(min, self.owed, have))           # what is gone is owed no more
+        given = self.split(list(map(sub, have, owed)), room, more)
+        due = list(map(add, owed, given))
+        if room < LARGE:
+            taken = list(map(min, given, have))
+        else:
+            taken = [min(given[n], have[n]) if due[n] >= have[n] else max(0, due[n] - AHEAD_MAX) for n in lanes]
+        rest = sum(given) - sum(taken)
+        if rest:
+            for n in sorted(lanes, key=lambda n: (due[n] < have[n], not taken[n], -owed[n])):
+                some = max(0, min(rest, have[n] - taken[n], due[n] + AHEAD_MAX - taken[n]))
+                taken[n] += some
+                rest -= some
+        self.owed = list(map(sub, due, taken))
+        return taken
 
     def split(self, have: Sequence[int], room: int, more: Sequence[bool]) -> list[int]:
         """How many messages of each lane fill `room`, when lane n has `have[n]` at hand. They are spent with that. Where more[n],

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gq_groupd import effects as fx
 from gq_groupd.core import Settings
+from gq_groupd.shares import AHEAD_MAX
 from gq_proto.messages import Lease, Op
 from gq_proto.record import DELAYED, kind_lane, kind_of
 from gq_proto.runs import NO_LANES
@@ -74,6 +75,30 @@ def test_who_comes_next_goes_on_with_the_round_of_who_left() -> None:
         got.update(take(r, 3, f"m{n}"))
         r.ask(Kind.LEAVE, Leave("g", f"m{n}"))
     assert [got[lane] for lane in LANES] == [3 * weight for weight in WEIGHTS]
+
+
+def test_a_member_without_partitions_gets_nothing_and_its_share_once_it_has_some() -> None:
+    from gq_proto.messages import Kind, Leave
+    r = Rig()
+    fill(r, list(LANES) * 6_000)
+    r.join("a")
+    r.join("b")
+    got = Counter(take(r, member="a"))
+    assert got and not take(r, member="b")
+    r.ask(Kind.LEAVE, Leave("g", "a"))
+    r.advance(1_000)
+    got.update(lane for _ in range(19) for lane in take(r, member="b"))
+    assert all(abs(got[lane] - 100 * WEIGHTS[lane]) <= AHEAD_MAX for lane in LANES), got
+
+
+def test_a_large_poll_is_of_two_or_three_lanes() -> None:
+    r = Rig(settings=MANY)
+    fill(r, list(LANES) * 4_000)
+    r.join()
+    polls = [r.poll() for _ in range(10)]
+    assert all(sum(sum(lease.ranges[1::2]) for lease in leases) == 500 for leases in polls)
+    assert sum(map(len, polls)) < 10 * 3
+    assert len(r.poll(most=100)) == 5
 
 
 def test_low_lanes_alone_get_everything() -> None:

@@ -1,11 +1,12 @@
 """Weights, against a scheduler that hands out one message at a time."""
 
 from collections import Counter
+from operator import add, sub
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gq_groupd.shares import Shares
+from gq_groupd.shares import AHEAD_MAX, LARGE, Shares
 from gq_proto.limits import LANE_WEIGHTS
 
 NONE = [False] * 5
@@ -80,3 +81,60 @@ def test_out_of_turn_is_of_its_own_weight() -> None:
     assert shares.take(0, 20) == 20 and shares.left[0] == 30
     shares.give_back(0, 100)
     assert shares.left[0] == 50
+
+# -- few lanes ---------------------------------------------------------------------------
+
+arrivals = st.lists(st.one_of(st.just(0), st.integers(0, 40), st.integers(0, 2_000)), min_size=5, max_size=5)
+rooms = st.one_of(st.integers(0, 40), st.integers(200, 1_000))
+
+
+@given(st.lists(st.tuples(arrivals, rooms), max_size=30))
+def test_a_filled_poll_is_as_large_as_the_rounds_and_no_lane_far_from_them(polls: list[tuple[list[int], int]]) -> None:
+    shares, exact = Shares(LANE_WEIGHTS), Shares(LANE_WEIGHTS)
+    have, others = [0] * 5, [0] * 5
+    for came, room in polls:
+        have, others = list(map(add, have, came)), list(map(add, others, came))
+        taken, given = shares.fill(have, room, NONE), exact.split(others, room, NONE)
+        assert sum(taken) == sum(given) == min(room, sum(have))
+        assert all(0 <= some <= there for some, there in zip(taken, have))
+        have, others = list(map(sub, have, taken)), list(map(sub, others, given))
+        assert all(abs(one - other) <= AHEAD_MAX for one, other in zip(have, others))
+        assert shares.left == exact.left
+
+
+@given(st.lists(st.tuples(arrivals, st.integers(0, LARGE - 1)), max_size=20))
+def test_small_polls_are_the_rounds_to_the_message(polls: list[tuple[list[int], int]]) -> None:
+    shares, exact = Shares(LANE_WEIGHTS), Shares(LANE_WEIGHTS)
+    for have, room in polls:
+        assert shares.fill(have, room, NONE) == exact.split(have, room, NONE)
+
+
+@given(st.lists(st.tuples(arrivals, arrivals, rooms, st.lists(st.booleans(), min_size=5, max_size=5)), max_size=30))
+def test_messages_that_vanish_are_owed_to_nobody(polls: list[tuple[list[int], list[int], int, list[bool]]]) -> None:
+    shares, have = Shares(LANE_WEIGHTS), [0] * 5
+    for came, gone, room, more in polls:
+        have = [max(0, there - lost) + some for there, lost, some in zip(have, gone, came)]
+        taken = shares.fill(have, room, more)
+        assert sum(taken) <= room and all(0 <= some <= there for some, there in zip(taken, have))
+        assert all(abs(owed) <= AHEAD_MAX for owed in shares.owed)
+        have = list(map(sub, have, taken))
+
+
+def test_full_lanes_fill_a_poll_two_or_three_at_a_time() -> None:
+    shares, total, lanes = Shares(LANE_WEIGHTS), [0] * 5, 0
+    for _ in range(20):
+        taken = shares.fill([10**6] * 5, 500, NONE)
+        total, lanes = list(map(add, total, taken)), lanes + sum(map(bool, taken))
+        assert taken[0] and sum(taken) == 500
+    assert lanes < 20 * 3
+    assert all(abs(some - weight * 100) <= AHEAD_MAX for some, weight in zip(total, LANE_WEIGHTS))
+
+
+def test_a_lane_that_has_no_more_than_its_due_is_not_put_off() -> None:
+    shares = Shares(LANE_WEIGHTS)
+    for few in (1, 15, 3):
+        taken = shares.fill([0, 10**6, 10**6, 10**6, few], 500, NONE)
+        assert taken[4] == few
+    for _ in range(5):
+        taken = shares.fill([10**6, 0, 0, 0, 10**6], 500, NONE)
+    assert shares.fill([2, 0, 0, 0, 10**6], 500, NONE) == [2, 0, 0, 0, 498]
