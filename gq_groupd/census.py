@@ -66,8 +66,12 @@ class Census:
         """Done with."""
         for lane, count in enumerate(counts):
             if count:
-                self.went[lane] += count
-                self.went_rates[lane].add(count, now_ms)
+                self.depart(lane, count, now_ms)
+
+    def depart(self, lane: int, count: int, now_ms: int) -> None:
+        """Messages of one lane."""
+        self.went[lane] += count
+        self.went_rates[lane].add(count, now_ms)
 
     def count(self, counts: list[int], upto: int) -> None:
         """So many are open between `counted` and `upto`."""

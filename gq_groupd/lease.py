@@ -11,6 +11,9 @@ ack counts), acked (done through this lease: a repeated ack is answered ok), or 
 A message's clock starts when the app starts it. `clocks` are [n, deadline]: of the first n messages, all that are open are due
 at the deadline, unless extended. Deadlines do not fall with n. What is not started has no clock: it lives as its member does.
 A hold lease counts as started when it is granted.
+
+Thousands of leases are kept after their end, for acks that come again: of one that is acked to the last message only what the
+journal has of it stays in memory (`shed`).
 """
 
 from collections.abc import Sequence
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING
 from pyroaring import BitMap64
 
 from gq_proto import codec
-from gq_proto.bitmaps import Told, bitmap_of, first_of, next_in
+from gq_proto.bitmaps import Told, bitmap_of, bitmap_told, first_of, heard, next_in
 from gq_proto.limits import PRIORITY_DEFAULT
 
 if TYPE_CHECKING:
@@ -28,15 +31,16 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    __slots__ = ("acked", "anchor", "armed_ms", "ascends", "clocks", "deadline_us", "delivery", "epoch", "extended", "high",
-                 "hold", "id", "lane", "lapsed", "longest_ms", "low", "member", "named_ms", "open", "part", "random", "ranges",
+    __slots__ = ("_acked", "_ranges", "anchor", "armed_ms", "ascends", "clocks", "deadline_us", "delivery", "epoch", "extended",
+                 "high", "hold", "id", "lane", "lapsed", "longest_ms", "low", "member", "named_ms", "open", "part", "random",
                  "started", "told", "total", "visibility_ms")
 
     def __init__(self, id: int, random: int, part: "Part", member: str, epoch: int, delivery: int, ranges: Sequence[int],
                  anchor: int, hold: bool, visibility_ms: int, deadline_us: int, lane: int = PRIORITY_DEFAULT,
                  bitmap: BitMap64 | None = None, told: Told | None = None) -> None:
         self.id, self.random, self.part, self.member, self.epoch = id, random, part, member, epoch
-        self.delivery, self.ranges, self.anchor, self.lane = delivery, ranges, anchor, lane
+        self.delivery, self.anchor, self.lane = delivery, anchor, lane
+        self._ranges: Sequence[int] | None = ranges
         self.hold, self.visibility_ms, self.deadline_us = hold, visibility_ms, deadline_us
         self.longest_ms = visibility_ms         # no deadline was ever further away than this
         self.told = told                        # its ranges, as the journal has them
@@ -47,12 +51,36 @@ class Lease:
         self.open = bitmap_of(ranges) if bitmap is None else bitmap
         self.total = len(self.open)
         self.lapsed = BitMap64()
-        self.acked = BitMap64()
+        self._acked: BitMap64 | None = BitMap64()
         self.started = self.total if hold else 0
         self.clocks: list[tuple[int, int]] = []
         self.extended: list[tuple[int, BitMap64]] = []
         self.named_ms = 0
         self.armed_ms: int | None = None
+
+    @property
+    def ranges(self) -> Sequence[int]:
+        """Its messages, in the order of serving."""
+        if self._ranges is None:
+            assert self.told is not None
+            return heard(self.told)[0]
+        return self._ranges
+
+    @property
+    def acked(self) -> BitMap64:
+        if self._acked is None:
+            assert self.told is not None
+            return bitmap_told(self.told)
+        return self._acked
+
+    @acked.setter
+    def acked(self, acked: BitMap64) -> None:
+        self._acked = acked
+
+    def shed(self) -> None:
+        """When all of it is acked."""
+        if self.told is not None and self._acked is not None and len(self._acked) == self.total:
+            self._acked = self._ranges = None
 
     # -- places in the lease -----------------------------------------------------------
 

@@ -128,8 +128,12 @@ class Part(Taking):
         n = lease.open.intersection_cardinality(bitmap)
         if not n:
             return
-        self.held -= bitmap if n == len(bitmap) else lease.open & bitmap
-        lease.open -= bitmap
+        if n == len(lease.open):
+            self.held -= lease.open
+            lease.open = BitMap64()          # `bitmap` may be the old one
+        else:
+            self.held -= bitmap if n == len(bitmap) else lease.open & bitmap
+            lease.open -= bitmap
         member = self.group.members.get(lease.member)
         if member:
             member.in_flight -= n

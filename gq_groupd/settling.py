@@ -68,7 +68,7 @@ class Settling:
         """Every message of it is acked."""
         if lease is None or lease.random != random:
             return SettleResult(StaleReceipt.code, _STALE)
-        messages = lease.open.copy() if len(lease.open) == lease.total else bitmap_of(lease.ranges)
+        messages = lease.open if len(lease.open) == lease.total else bitmap_of(lease.ranges)
         left = self._ack(lease, messages, lease.ranges if lease.ascends else None)
         self._desk.touch(lease.part)
         return SettleResult(StaleReceipt.code, _STALE, ranges_of(left)) if left else SettleResult()
@@ -98,8 +98,11 @@ class Settling:
 
     def _ack(self, lease: Lease, messages: BitMap64, ranges: Sequence[int] | None) -> BitMap64:
         """ranges: those of all of them, where they are at hand and ascend."""
-        good = messages & lease.open
-        left = messages - good
+        if messages is lease.open:
+            good, left = messages, BitMap64()
+        else:
+            good = messages & lease.open
+            left = messages - good
         if left:
             good |= left & lease.lapsed
             left = left - good - lease.acked

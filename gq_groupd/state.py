@@ -207,7 +207,10 @@ def _acked(state: State, part: Part, entry: e.Acked) -> None:
     lease = state.leases.get(entry.lease)
     ranges, bitmap = part.heard(entry.ranges)
     if entry.how in (How.ACKED, How.DEAD_LETTERED):
-        part.census.departed(part.lanes_of(bitmap, lease), state.now_ms)
+        if lease:
+            part.census.depart(lease.lane, len(bitmap), state.now_ms)
+        else:
+            part.census.departed(part.by_lane(bitmap), state.now_ms)
     part.ack(lease, bitmap, ranges, entry.anchor)
     if entry.how == How.ACKED:
         part.consumed += len(bitmap)
@@ -220,6 +223,7 @@ def _acked(state: State, part: Part, entry: e.Acked) -> None:
         part.anchors.close(ranges[0])
     if lease:
         lease.started = max(lease.started, lease.reach_of(bitmap))
+        lease.shed()
 
 
 def _failed(state: State, part: Part, entry: e.Failed) -> None:

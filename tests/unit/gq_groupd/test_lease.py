@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from gq_groupd.lease import Lease
+from gq_proto.bitmaps import tell
 
 PART: Any = None        # of no matter here
 
@@ -49,3 +50,24 @@ def test_its_first_messages_and_what_is_not_started(lease: Lease, n: int) -> Non
     assert sorted(served[:n]) == list(lease.first(n))
     lease.progress(n, 5)
     assert sorted(served[n:]) == list(lease.unstarted())
+
+
+@given(leases(), st.data())
+def test_what_it_sheds_when_all_of_it_is_acked_is_made_again_when_somebody_asks(lease: Lease, data: st.DataObject) -> None:
+    served, ranges = offsets(lease), list(lease.ranges)
+    lease.told = tell(ranges)
+    some = data.draw(st.one_of(st.just(served), st.lists(st.sampled_from(served))))
+    lease.acked |= BitMap64(some)
+    held = lease.acked
+    lease.shed()
+    assert (lease.acked is held) == (len(set(some)) < lease.total), "kept while an ack may still come"
+    assert list(lease.ranges) == ranges and set(lease.acked) == set(some)
+    lease.acked |= BitMap64(served[:1])
+    assert set(lease.acked) == {*some, *served[:1]}
+
+
+def test_a_lease_of_which_the_journal_is_not_at_hand_sheds_nothing() -> None:
+    lease = Lease(1, 2, PART, "m", 1, 1, [5, 3], -1, False, 1_000, 0)
+    lease.acked |= lease.open
+    lease.shed()
+    assert lease.ranges == [5, 3] and set(lease.acked) == {5, 6, 7}
