@@ -308,4 +308,4 @@ def is_ascending(ranges: Sequence[int]) -> bool:
 
 
 def count(ranges: Sequence[int]) -> int:
-    return sum(ranges[1::2])
+    return codec.ranges_count(ranges)

@@ -12,7 +12,8 @@ from gq_delayd.desk import Desk
 from gq_delayd.effects import AskMarker
 from gq_delayd.part import Group, Part, joined, spread
 from gq_delayd.wheel import pairs
-from gq_proto.bitmaps import bitmap_of, count_of, ranges_of, union_of
+from gq_proto import ranges as rng
+from gq_proto.bitmaps import bitmap_of, ranges_of, union_of
 from gq_proto.control import ControlType
 from gq_proto.errors import GoQueueError
 from gq_proto.messages import WriteMarkerReply
@@ -74,7 +75,7 @@ class Firing:
         part.told_ready |= bitmap_of(reply.taken) & part.pending
         if not offsets.isdisjoint(part.pending):
             part.awaiting.append((group, offsets))
-        taken = count_of(reply.taken)
+        taken = rng.count(reply.taken)
         if taken < len(offsets):
             self._doubts.setdefault(part, self._desk.now + DOUBT_S)
         if taken:

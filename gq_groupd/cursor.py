@@ -41,7 +41,7 @@ class Chunk:
     def __init__(self, ranges: Sequence[int], anchor: int) -> None:
         self.anchor = anchor
         self.ranges = array("q", ranges)
-        self.at, self.count = 0, sum(ranges[1::2])
+        self.at, self.count = 0, rng.count(self.ranges)
 
     def __len__(self) -> int:
         """Runs."""
@@ -65,7 +65,7 @@ class Chunk:
             self.ranges.extend(ranges[2:])
         else:
             self.ranges.extend(ranges)
-        self.count += sum(ranges[1::2])
+        self.count += rng.count(ranges)
 
     def head(self, most: int) -> "array[int]":
         """The first `most` messages."""
@@ -97,7 +97,7 @@ class Chunk:
     def cut(self, end: int) -> None:
         """Without what lies at or above end, which is not all of it."""
         self.ranges, self.at = array("q", rng.clip(self.rest(), 0, end)), 0
-        self.count = sum(self.ranges[1::2])
+        self.count = rng.count(self.ranges)
 
 
 class Lane:

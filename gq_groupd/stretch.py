@@ -28,10 +28,10 @@ class Stretch(NamedTuple):
 
     def counts(self, low: int, high: int, named: bool = False) -> list[int]:
         """Messages of [low, high) per lane; named: also those whose ready record lies there."""
-        counts = [sum(rng.inside(ranges, low, high)[1::2]) for ranges in self.lanes]
+        counts = [rng.count(rng.inside(ranges, low, high)) for ranges in self.lanes]
         for anchor, lanes in self.named if named else ():
             if low <= anchor < high:
-                counts = [count + sum(ranges[1::2]) for count, ranges in zip(counts, lanes)]
+                counts = [count + rng.count(ranges) for count, ranges in zip(counts, lanes)]
         return counts
 
     def counts_open(self, opened: BitMap64, low: int, high: int) -> list[int]:

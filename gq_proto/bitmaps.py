@@ -114,10 +114,6 @@ def run_end(bitmap: BitMap64, low: int) -> int:
     return high
 
 
-def count_of(ranges: list[int]) -> int:
-    return sum(ranges[1::2])
-
-
 def first_of(ranges: Sequence[int], n: int) -> Sequence[int]:
     """The first n offsets, in the order of the ranges."""
     return codec.ranges_head(ranges, n)

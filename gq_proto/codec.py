@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         partition_of,
         ranges_are,
         ranges_ascend,
+        ranges_count,
         ranges_find,
         ranges_head,
         ranges_intersect,
@@ -49,9 +50,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NAME", "BatchBuilder", "Record", "check", "columns", "compress", "crc32c", "decode", "decode_headers", "decompress",
            "encode_headers", "extend_runs", "find_valid", "gather", "lane_counts", "lane_ranges", "lane_totals", "lanes_within",
-           "locate", "partition_of", "ranges_are", "ranges_ascend", "ranges_find", "ranges_head", "ranges_intersect", "ranges_of",
-           "ranges_offsets", "ranges_roaring", "ranges_subtract", "ranges_tail", "ranges_union", "runs_by_lane", "scan",
-           "select_runs", "stamp"]
+           "locate", "partition_of", "ranges_are", "ranges_ascend", "ranges_count", "ranges_find", "ranges_head",
+           "ranges_intersect", "ranges_of", "ranges_offsets", "ranges_roaring", "ranges_subtract", "ranges_tail", "ranges_union",
+           "runs_by_lane", "scan", "select_runs", "stamp"]
 
 
 def _load(wanted: str | None) -> Any:

@@ -32,6 +32,7 @@ from gq_proto.pure_gather import gather
 from gq_proto.pure_ranges import (
     ranges_are,
     ranges_ascend,
+    ranges_count,
     ranges_find,
     ranges_head,
     ranges_intersect,
@@ -55,9 +56,9 @@ from gq_proto.pure_walk import Head, crc_body, crc_from, crc_of, parse, section
 
 __all__ = ["NAME", "BatchBuilder", "Record", "check", "columns", "compress", "crc32c", "decode", "decode_headers", "decompress",
            "encode_headers", "extend_runs", "find_valid", "gather", "lane_counts", "lane_ranges", "lane_totals", "lanes_within",
-           "locate", "partition_of", "ranges_are", "ranges_ascend", "ranges_find", "ranges_head", "ranges_intersect", "ranges_of",
-           "ranges_offsets", "ranges_roaring", "ranges_subtract", "ranges_tail", "ranges_union", "runs_by_lane", "scan",
-           "select_runs", "stamp"]
+           "locate", "partition_of", "ranges_are", "ranges_ascend", "ranges_count", "ranges_find", "ranges_head",
+           "ranges_intersect", "ranges_of", "ranges_offsets", "ranges_roaring", "ranges_subtract", "ranges_tail", "ranges_union",
+           "runs_by_lane", "scan", "select_runs", "stamp"]
 
 NAME: Final = "pure"
 TIME_INTERVAL_US: Final = TIME_INDEX_INTERVAL_MS * 1000

@@ -43,6 +43,11 @@ def ranges_offsets(ranges: Sequence[int]) -> list[int]:
     return out
 
 
+def ranges_count(ranges: Sequence[int]) -> int:
+    """Offsets of ranges in any order."""
+    return sum([ranges[at + 1] for at in range(0, len(ranges), 2)])
+
+
 def ranges_are(ranges: Sequence[int], offsets: list[int]) -> bool:
     """Whether these are the offsets of the ranges, in their order, whatever that is."""
     return len(offsets) == sum(ranges[1::2]) and offsets == ranges_offsets(ranges)

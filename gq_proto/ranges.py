@@ -74,7 +74,7 @@ def of_offsets(offsets: Iterable[int]) -> Ranges:
 
 def count(ranges: Sequence[int]) -> int:
     """Offsets in all."""
-    return sum(ranges[1::2])
+    return codec.ranges_count(ranges)
 
 
 def contains(ranges: Sequence[int], offset: int) -> bool:

@@ -145,6 +145,16 @@ def ranges_are(object ranges, list offsets not None):
     return number == count
 
 
+def ranges_count(object ranges):
+    """See pure_ranges.ranges_count."""
+    cdef Numbers numbers = flat_of(ranges)
+    cdef Py_ssize_t at
+    cdef int64_t count = 0
+    for at in range(0, numbers.size, 2):
+        count += numbers.at[at + 1]
+    return count
+
+
 def ranges_head(object ranges, int64_t most):
     """See pure_ranges.ranges_head."""
     cdef Numbers numbers = flat_of(ranges)
