@@ -32,7 +32,7 @@ from gq_groupd.effects import (
     ExportRemoved,
     Fail,
 )
-from gq_groupd.errands import PATIENCE_MS, Errand, Errands, Marking
+from gq_groupd.errands import NEVER_MS, PATIENCE_MS, UNHEARD_MS, Errand, Errands, Marking
 from gq_groupd.group import PARTITIONED, SHARED, Group, Member
 from gq_groupd.info import Info, PartGauge
 from gq_groupd.loading import Loading
@@ -358,7 +358,7 @@ class Core:
         if names.is_internal(body.group) and not all(item.ack for item in body.items):
             raise BadRequest(f"group {body.group} is internal: what it is done with stays so")
         marking = Marking(self._desk, self._loading, call, group or self._group(body.group))
-        self._errands.run(Errand(call, marking.attempt, marking.at_last))
+        self._errands.run(Errand(call, marking.attempt, marking.at_last), UNHEARD_MS if marking.unheard else NEVER_MS)
 
     def _describe(self, call: Call) -> None:
         group, lanes = self._group(call.body.group), call.body.lanes

@@ -17,6 +17,8 @@ from gq_proto.messages import Mark1, MarkReply
 
 ERRANDS_MAX = 1_000
 PATIENCE_MS = 3_000         # a description that waits for partitions nobody leads tells what it knows then
+UNHEARD_MS = 2_000          # a topic that was just made may be news here for so long
+NEVER_MS = 2**31            # the caller's patience is all that counts
 ANSWER_EARLY_MS = 50
 
 
@@ -32,7 +34,7 @@ class Errands:
         self._desk = desk
         self._all: dict[Errand, None] = {}
 
-    def run(self, errand: Errand, patience_ms: int = 2**31) -> None:
+    def run(self, errand: Errand, patience_ms: int = NEVER_MS) -> None:
         if errand.attempt():
             return
         if len(self._all) >= ERRANDS_MAX:
@@ -56,21 +58,27 @@ class Errands:
 
 
 class Marking:
-    """One Mark request: its items in order, each when its partition is known to the end."""
+    """One Mark request: its items in order, each when its partition is known to the end. `unheard`: of topics that are not known,
+    or not yet."""
 
     def __init__(self, desk: Desk, loading: Loading, call: Call, group: Group) -> None:
         self._desk, self._loading, self._call, self._group = desk, loading, call, group
         self._items: list[Mark1] = call.body.items
         self._changed: list[int] = []
         self._before: int | None = None     # open in the item's range before it was un-acked
-        for item in self._items:
+        self.unheard = self._items
+        self._make_known()
+
+    def _make_known(self) -> None:
+        topics = self._desk.topics
+        heard = [item for item in self.unheard if item.topic_id in topics]
+        self.unheard = [item for item in self.unheard if item.topic_id not in topics]
+        for item in heard:
             self._make(item)
 
     def _make(self, item: Mark1) -> None:
         key = item.topic_id, item.partition
-        topic = self._desk.topics.get(item.topic_id)
-        if topic is None:
-            raise UnknownTopicId(f"no topic has the id {item.topic_id}")
+        topic = self._desk.topics[item.topic_id]
         if not 0 <= item.partition < len(topic.partitions):
             raise UnknownPartition(f"{topic.name} has partitions 0..{len(topic.partitions) - 1}, not {item.partition}")
         if key not in self._group.parts:
@@ -79,6 +87,14 @@ class Marking:
             self._desk.touch(self._group.parts[key])
 
     def attempt(self) -> bool:
+        if self.unheard:
+            try:
+                self._make_known()
+            except UnknownPartition as e:
+                self._desk.fail(self._call, e)
+                return True
+            if self.unheard:
+                return False
         while len(self._changed) < len(self._items):
             item = self._items[len(self._changed)]
             part = self._part((item.topic_id, item.partition))
@@ -119,7 +135,9 @@ class Marking:
         self._desk.wake(part.group)
 
     def at_last(self) -> None:
-        self._desk.fail(self._call, Unavailable("a partition cannot be read now, nobody leads it: ask again"))
+        error = (UnknownTopicId(f"no topic has the id {self.unheard[0].topic_id}") if self.unheard else
+                 Unavailable("a partition cannot be read now, nobody leads it: ask again"))
+        self._desk.fail(self._call, error)
 
 
 def _open_in(part: Part, low: int, high: int) -> int:

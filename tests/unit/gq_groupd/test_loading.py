@@ -7,9 +7,10 @@ import pytest
 from gq_groupd import effects as fx
 from gq_groupd.core import Settings
 from gq_groupd.desk import Desk
+from gq_groupd.errands import UNHEARD_MS
 from gq_groupd.loading import LOAD_RUNS, SCAN_RUNS, SCANS_MAX
 from gq_groupd.part import Part
-from gq_proto.errors import BadRequest, StaleReceipt, Unavailable, UnknownTopicId
+from gq_proto.errors import BadRequest, StaleReceipt, Unavailable, UnknownPartition, UnknownTopicId
 from gq_proto.messages import DeleteGroup, DescribeGroup, Kind, Mark, Mark1, Op
 from gq_proto.record import kind_lane, kind_of
 from gq_proto.runs import ALL_LANES, NO_LANES
@@ -305,8 +306,23 @@ def test_a_mark_makes_the_group_when_told_and_waits_for_the_log() -> None:
     assert r.answer_to(call) is None
     r.release(fx.AskRuns, fx.WatchSet)
     assert r.answer_to(call).changed == [3] and r.part(group="__dlq").lag == 2
-    with pytest.raises(UnknownTopicId):
-        r.ask(Kind.MARK, Mark("__dlq", [Mark1(1, 0, True, 0, 3)]))
+
+
+def test_a_mark_waits_a_little_for_a_topic_that_was_just_made() -> None:
+    r = Rig()
+    new = r.create("new", 2)
+    r.log("new", 1).kinds += [NORMAL] * 5
+    calls = [r.send(Kind.MARK, Mark("g", [Mark1(new.id, partition, True, 0, 3)], True)) for partition in (1, 2)]
+    never = r.send(Kind.MARK, Mark("g", [Mark1(r.topics["t"].id, 0, True, 0, 0), Mark1(1, 0, True, 0, 3)]))
+    r.advance(UNHEARD_MS - 1)
+    assert [r.answer_to(call) for call in (*calls, never)] == [None] * 3
+    r.tell_topics("new")
+    assert r.answer_to(calls[0]).changed == [3] and r.part("new", 1).lag == 2
+    with pytest.raises(UnknownPartition):
+        r.answer_to(calls[1])
+    r.advance(1)
+    with pytest.raises(UnknownTopicId, match="no topic has the id 1"):
+        r.answer_to(never)
 
 
 def test_an_internal_group_is_not_deleted_nor_set_back() -> None:
