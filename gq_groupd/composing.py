@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from gq_groupd.group import SHARED, Group, Member
 from gq_groupd.part import Part, Pick
 from gq_groupd.settings import Settings
-from gq_groupd.shares import Shares
+from gq_groupd.shares import AHEAD_MAX, Shares
 from gq_proto.limits import PRIORITIES
 
 RETRIES_MAX = 16            # messages that failed before in one reply: a lease each, so that one that kills harms no other
@@ -73,12 +73,12 @@ class Composing:
         for _, at, lane in self._starved(parts, stocks):
             most = shares.take(lane, min(self.room, stocks[at][lane]))
             yield from self._served(parts[at], stocks[at], lane, most)
-        before = -1
-        while self.room > 0 and self.room != before:
-            before = self.room
+        before: list[list[int]] = []
+        while self.room > 0 and stocks != before:        # some of a stock may be done with already: less was there
+            before = [list(stock) for stock in stocks]
             have = [sum(lane) for lane in zip(*stocks)]
             more = NO_MORE                   # of a lane with enough at hand it does not matter
-            if min(have) < self.room:
+            if min(have) < self.room + AHEAD_MAX:
                 more = [any(part.lanes.lanes[lane].more for part in parts) for lane in range(PRIORITIES)]
             for lane, wanted in enumerate(shares.fill(have, self.room, more)):
                 left = wanted

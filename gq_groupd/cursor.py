@@ -23,6 +23,7 @@ from gq_proto.limits import BUFFERED_RUNS, PRIORITIES
 
 REFILL: Final = BUFFERED_RUNS // 4      # a lane with fewer runs asks for what lies behind
 ANCHORED_RUNS: Final = 1_024    # of ready records a lane takes more: one may name hundreds of runs, a reply holds several
+assert REFILL <= ANCHORED_RUNS
 
 
 class Entry(NamedTuple):

@@ -135,7 +135,7 @@ class Part(Taking):
             self.held -= bitmap if n == len(bitmap) else lease.open & bitmap
             lease.open -= bitmap
         member = self.group.members.get(lease.member)
-        if member:
+        if member and lease.id in member.leases:        # not one that left and came back meanwhile
             member.in_flight -= n
         if not lease.open:
             self.leases.pop(lease.id, None)

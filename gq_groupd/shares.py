@@ -7,7 +7,7 @@ it is spent to the last one before the next round, and what an empty lane has le
 
 A reply takes the rounds' messages lane by lane. Each lane in it is a lease to make, to journal and to ack, and a poll of five
 rounds would have every lane, the lowest with 15 messages. So a large poll is filled with few lanes: what the rounds give a lane is
-due, and it may be some messages ahead of that or behind, never more than AHEAD_MAX. Small polls are the rounds', to the message.
+due, and it may be some messages ahead of that or behind, never more than AHEAD_MAX. A small poll has what is due, to the message.
 
 Pure arithmetic.
 """
@@ -33,25 +33,42 @@ class Shares:
         self.owed = [0] * len(weights)
 
     def fill(self, have: Sequence[int], room: int, more: Sequence[bool]) -> list[int]:
-        """How many messages of each lane a poll gets: as many as split() would say, within AHEAD_MAX messages a lane.
+        """How many messages of each lane a poll gets: as many in all as split() says, and of no lane AHEAD_MAX more or less than if
+        all polls so far had been split.
 
-        The rounds go by what a lane would have at hand if each had had its due. One that is due all it has is not put off."""
-        lanes = range(len(have))
-        owed = list(map(min, self.owed, have))           # what is gone is owed no more
+        The rounds go by what would be at hand then. In a large poll those that are due all they have come first, then those that
+        would be too far behind, then who is behind; in a small one the rounds' order is kept."""
+        lanes, owed = range(len(have)), self._still_owed(have)
         given = self.split(list(map(sub, have, owed)), room, more)
         due = list(map(add, owed, given))
-        if room < LARGE:
-            taken = list(map(min, given, have))
-        else:
-            taken = [min(given[n], have[n]) if due[n] >= have[n] else max(0, due[n] - AHEAD_MAX) for n in lanes]
+        taken = [min(given[n], have[n]) if due[n] >= have[n] else max(0, due[n] - AHEAD_MAX) for n in lanes]
         rest = sum(given) - sum(taken)
-        if rest:
-            for n in sorted(lanes, key=lambda n: (due[n] < have[n], not taken[n], -owed[n])):
-                some = max(0, min(rest, have[n] - taken[n], due[n] + AHEAD_MAX - taken[n]))
-                taken[n] += some
-                rest -= some
+        if room >= LARGE:
+            order = sorted(lanes, key=lambda n: (due[n] < have[n], not taken[n], -owed[n]))
+            self._add(taken, rest, order, list(map(min, have, [some + AHEAD_MAX for some in due])))
+        elif rest:
+            order = sorted(lanes, key=lambda n: (due[n] < have[n], n))
+            self._add(taken, rest, order, due)
         self.owed = list(map(sub, due, taken))
         return taken
+
+    @staticmethod
+    def _add(taken: list[int], rest: int, order: Sequence[int], upto: Sequence[int]) -> None:
+        """`rest` more, of each lane in this order up to so many."""
+        for n in order:
+            some = max(0, min(rest, upto[n] - taken[n]))
+            taken[n] += some
+            rest -= some
+
+    def _still_owed(self, have: Sequence[int]) -> list[int]:
+        """What is gone is owed no more, and nobody had it before his turn."""
+        owed = list(map(min, self.owed, have))
+        gone = -sum(owed)
+        for n in range(len(owed)) if gone else ():
+            some = max(0, min(gone, -owed[n]))
+            owed[n] += some
+            gone -= some
+        return owed
 
     def split(self, have: Sequence[int], room: int, more: Sequence[bool]) -> list[int]:
         """How many messages of each lane fill `room`, when lane n has `have[n]` at hand. They are spent with that. Where more[n],

@@ -68,7 +68,7 @@ VISIBILITY_MS: Final = 30_000
 VISIBILITY_MS_MAX: Final = 12 * 3600 * 1000
 POLL_MESSAGES: Final = 500
 MAX_IN_FLIGHT: Final = 1_000
-BUFFERED_RUNS: Final = 4_096            # per (group, partition, lane), 16 bytes each
+BUFFERED_RUNS: Final = 4_096            # per (group, partition, lane), 16 bytes each, up to twice that while it drains
 MAX_RETRIES: Final = 3
 BACKOFF_BASE_MS: Final = 1_000
 BACKOFF_MAX_MS: Final = 60_000
@@ -105,4 +105,5 @@ assert VISIBILITY_MS > 3 * HEARTBEAT_MS
 assert UNNAMED_LEASE_MS >= 2 * HEARTBEAT_MS
 assert UNANSWERED_MAX <= HIGH_WATER_MARK // 2
 assert MAX_IN_FLIGHT >= POLL_MESSAGES
+assert BUFFERED_RUNS <= RUNS_MAX
 assert PRIORITY_DEFAULT < PRIORITIES == len(LANE_WEIGHTS)

@@ -44,8 +44,11 @@ def ranges_offsets(ranges: Sequence[int]) -> list[int]:
 
 
 def ranges_count(ranges: Sequence[int]) -> int:
-    """Offsets of ranges in any order."""
-    return sum([ranges[at + 1] for at in range(0, len(ranges), 2)])
+    """Offsets of ranges in any order. OverflowError for more than there can be."""
+    count = sum([ranges[at + 1] for at in range(0, len(ranges), 2)])
+    if count >= 2**63:
+        raise OverflowError("more than 63 bits of offsets")
+    return count
 
 
 def ranges_are(ranges: Sequence[int], offsets: list[int]) -> bool:

@@ -151,6 +151,8 @@ def ranges_count(object ranges):
     cdef Py_ssize_t at
     cdef int64_t count = 0
     for at in range(0, numbers.size, 2):
+        if numbers.at[at + 1] > FAR_END - max(count, 0):
+            raise OverflowError("more than 63 bits of offsets")
         count += numbers.at[at + 1]
     return count
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gq_groupd import effects as fx
+from gq_groupd.core import Settings
 from gq_groupd.entries import Acked, Granted, decode, encode
 from gq_proto.bitmaps import heard
 from gq_proto.errors import BadRequest, StaleReceipt
@@ -367,3 +368,15 @@ def test_a_huge_range_is_cut_to_the_lease() -> None:
     [lease] = r.poll()
     assert r.settle(lease, ranges=[0, 2**61]).stale == [3, 2**61 - 3]
     assert r.part().lag == 0
+
+
+def test_who_left_and_came_back_has_as_much_room_as_before() -> None:
+    r = Rig()
+    r.publish(100)
+    r.join()
+    [lease] = r.poll(most=100, hold=True)
+    r.ask(Kind.LEAVE, Leave("g", "a"))
+    r.join()
+    assert r.settle(lease).error == 0
+    r.publish(2_000)
+    assert sum(len(offsets(r.poll())) for _ in range(4)) == Settings().max_in_flight

@@ -3,6 +3,7 @@
 from collections import Counter
 from operator import add, sub
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,9 +116,33 @@ def test_messages_that_vanish_are_owed_to_nobody(polls: list[tuple[list[int], li
     for came, gone, room, more in polls:
         have = [max(0, there - lost) + some for there, lost, some in zip(have, gone, came)]
         taken = shares.fill(have, room, more)
-        assert sum(taken) <= room and all(0 <= some <= there for some, there in zip(taken, have))
+        assert all(0 <= some <= there for some, there in zip(taken, have))
+        assert sum(taken) <= room and (any(more) or sum(taken) == min(room, sum(have)))
         assert all(abs(owed) <= AHEAD_MAX for owed in shares.owed)
         have = list(map(sub, have, taken))
+
+
+def test_small_polls_give_back_what_large_ones_took_in_advance() -> None:
+    shares = Shares(LANE_WEIGHTS)
+    for _ in range(10):
+        shares.fill([10**6] * 5, 500, NONE)
+    before = list(shares.owed)
+    assert any(before)
+    got = [shares.fill([10**6] * 5, 100, NONE) for _ in range(26)]
+    assert shares.owed == [0] * 5
+    assert [sum(lane) for lane in zip(*got)] == [26 * weight + owed for weight, owed in zip(LANE_WEIGHTS, before)]
+
+
+@pytest.mark.parametrize("room", [10, 100, 200, 255, 256, 500])
+def test_what_was_put_off_does_not_wait_once_it_is_all_there_is(room: int) -> None:
+    shares = Shares(LANE_WEIGHTS)
+    while shares.owed[0] < AHEAD_MAX // 2:
+        shares.fill([10**6] * 5, 500, NONE)
+    left = shares.owed[0]
+    while left:
+        taken = shares.fill([left, *[10**6] * 4], room, NONE)
+        assert taken[0] == min(left, room)
+        left -= taken[0]
 
 
 def test_full_lanes_fill_a_poll_two_or_three_at_a_time() -> None:

@@ -327,6 +327,8 @@ def test_ranges(compiled, one, other, number, chance):
     loose = [x for pair in shuffled for x in pair]
     for codec in (pure, compiled):
         assert codec.ranges_count(loose) == codec.ranges_count(array("q", loose)) == len(members(loose))
+        with pytest.raises(OverflowError):
+            codec.ranges_count([0, 2**62] * 3)
     assert compiled.ranges_offsets(loose) == pure.ranges_offsets(loose) == members(loose)
     assert compiled.ranges_head(loose, number) == pure.ranges_head(loose, number)
     assert members(pure.ranges_head(loose, number)) == members(loose)[:max(number, 0)]
