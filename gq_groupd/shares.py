@@ -36,8 +36,8 @@ class Shares:
         """How many messages of each lane a poll gets: as many in all as split() says, and of no lane AHEAD_MAX more or less than if
         all polls so far had been split.
 
-        The rounds go by what would be at hand then. In a large poll those that are due all they have come first, then those that
-        would be too far behind, then who is behind; in a small one the rounds' order is kept."""
+        The rounds go by what would be at hand then. Those that are due all they have come first; in a large poll then those that
+        would be too far behind, and who is behind, in a small one the others in the order of the lanes."""
         lanes, owed = range(len(have)), self._still_owed(have)
         given = self.split(list(map(sub, have, owed)), room, more)
         due = list(map(add, owed, given))
