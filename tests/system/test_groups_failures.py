@@ -457,17 +457,8 @@ def test_groups_whose_journal_is_damaged_say_so_and_the_others_go_on(fast: Node)
     data = bytearray(journal.read_bytes())
     data[len(data) // 2] ^= 1
     journal.write_bytes(data)
-    fast.start(wait=False)
-    eventually(lambda: "the journal cannot be read: its groups wait" in fast.log("groupd"), "groupd says so")
-    fast.wait_ready()
-    status = fast.status("groupd")
-    assert status and f"partitions [{journal.parent.name}] cannot be read" in status.detail
-    with fast.client(timeout=1.0) as client:
-        with pytest.raises(GoQueueError, match=r"journal cannot be read: .* is damaged at position .*; restore it from a copy"):
-            total(client, "g", "lag")
-        other = next(name for name in map(str, range(50)) if journal.parent.name != str(coordinator(name)))
-        with client.consumer("t", other, ack="manual") as consumer:
-            assert numbers_of(drain(consumer, 20)) == list(range(20))
+    assert journal.parent.name == str(coordinator("g"))
+    only_the_groups_of_this_journal_wait(fast, r"journal cannot be read: .* is damaged at position .*; restore it from a copy")
     assert journal.read_bytes()[:len(data)] == data
 
 
@@ -485,18 +476,23 @@ def test_a_journal_that_a_newer_release_wrote_is_left_to_it(fast: Node) -> None:
     codec.stamp(frame, end, int(time.time() * 1e6), internal=True)
     with journal.open("ab") as file:
         file.write(frame)
-    fast.start(wait=False)
-    eventually(lambda: "the journal cannot be read: its groups wait" in fast.log("groupd"), "groupd says so")
-    fast.wait_ready()
-    status = fast.status("groupd")
-    assert status and f"partitions [{coordinator('g')}] cannot be read" in status.detail
-    with fast.client(timeout=1.0) as client:
-        with pytest.raises(GoQueueError, match=rf"record {end} of it was not written by .*: start the newer gq_groupd"):
-            total(client, "g", "lag")
-        other = next(name for name in map(str, range(50)) if coordinator(name) != coordinator("g"))
-        with client.consumer("t", other, ack="manual") as consumer:
-            assert numbers_of(drain(consumer, 20)) == list(range(20))
+    only_the_groups_of_this_journal_wait(fast, rf"record {end} of it was not written by .*: start the newer gq_groupd")
 
 
 def coordinator(group: str) -> int:
     return codec.partition_of(group.encode(), limits.GROUPS_PARTITIONS)
+
+
+def only_the_groups_of_this_journal_wait(node: Node, why: str) -> None:
+    """Group g's journal cannot be read; topic t has 20 messages."""
+    node.start(wait=False)
+    eventually(lambda: "the journal cannot be read: its groups wait" in node.log("groupd"), "groupd says so")
+    node.wait_ready()
+    status = node.status("groupd")
+    assert status and f"partitions [{coordinator('g')}] cannot be read" in status.detail
+    with node.client(timeout=1.0) as client:
+        with pytest.raises(GoQueueError, match=why):
+            total(client, "g", "lag")
+        other = next(name for name in map(str, range(50)) if coordinator(name) != coordinator("g"))
+        with client.consumer("t", other, ack="manual") as consumer:
+            assert numbers_of(drain(consumer, 20)) == list(range(20))

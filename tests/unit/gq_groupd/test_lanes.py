@@ -98,8 +98,7 @@ def test_a_large_poll_is_of_two_or_three_lanes() -> None:
     polls = [r.poll() for _ in range(10)]
     assert all(sum(sum(lease.ranges[1::2]) for lease in leases) == 500 for leases in polls)
     assert sum(map(len, polls)) < 10 * 3
-    assert {0} <= {lease.lane for _ in range(2) for lease in r.poll(most=100)}, "small polls give back what was in advance"
-    assert max(len(r.poll(most=100)) for _ in range(25)) == 5
+    assert max(len(r.poll(most=100)) for _ in range(26)) == 5, "small ones are of all, once what was in advance is given back"
 
 
 def test_lanes_that_turn_out_to_be_done_leave_a_large_poll_to_the_others() -> None:

@@ -380,3 +380,17 @@ def test_who_left_and_came_back_has_as_much_room_as_before() -> None:
     assert r.settle(lease).error == 0
     r.publish(2_000)
     assert sum(len(offsets(r.poll())) for _ in range(4)) == Settings().max_in_flight
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_lease_that_is_acked_to_the_last_message_sheds_what_it_held(whole: bool) -> None:
+    r = Rig()
+    r.publish(10)
+    r.join()
+    [lease] = r.poll()
+    held = r.core._desk.state.leases[lease.lease]
+    r.settle(lease, ranges=[0, 9])
+    assert held.acked is held.acked
+    r.settle(lease, whole=whole)
+    assert held.acked is not held.acked, "made anew whenever somebody asks"
+    assert set(held.acked) == set(range(10)) and r.settle(lease, whole=whole).error == 0

@@ -145,6 +145,18 @@ def test_what_was_put_off_does_not_wait_once_it_is_all_there_is(room: int) -> No
         left -= taken[0]
 
 
+def test_the_last_messages_of_a_low_lane_that_were_put_off_come_first_in_a_small_poll() -> None:
+    shares = Shares(LANE_WEIGHTS)
+    shares.owed = [0, 0, 0, -40, 40]
+    assert shares.fill([10**6] * 4 + [40], 100, NONE)[4] == 40
+
+
+def test_what_others_had_in_advance_of_messages_that_vanished_keeps_nobody_waiting() -> None:
+    shares = Shares(LANE_WEIGHTS)
+    shares.owed = [0, 75, -75, 70, -70]
+    assert shares.fill([0, 0, 0, 0, 864], 10, NONE) == [0, 0, 0, 0, 10]
+
+
 def test_full_lanes_fill_a_poll_two_or_three_at_a_time() -> None:
     shares, total, lanes = Shares(LANE_WEIGHTS), [0] * 5, 0
     for _ in range(20):
